@@ -29,7 +29,7 @@ from onelayer.proof.seal import seal
 
 Arrays = dict[str, NDArray[Any]]
 
-MAGIC = b"onelayer checkpoint 2\n"
+MAGIC = b"onelayer checkpoint 3\n"
 MAX_BYTES = 2**33  # tens of millions of boxes
 # Seconds between two checkpoints: with what it takes to write one, less than a minute is ever lost.
 EVERY = 30.0

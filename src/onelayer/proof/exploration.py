@@ -20,7 +20,8 @@ class Exploration(Frontier):
     def __init__(self, error: ErrorFunction, unit: WorkUnit) -> None:
         super().__init__(error, unit.goal, Budget(unit.room))
         boxes = as_boxes(unit.boxes)
-        # A tree with one root for each box: their numbers in the tree of the search mean nothing here.
+        # A tree with one root for each box: their numbers in the tree of the search mean nothing here, and go back.
+        self.roots = boxes.node.numpy()
         node = torch.arange(len(boxes), dtype=torch.int64, device="cpu")
         self.open = replace(boxes, node=node)
         self.tree = TreeBuilder(len(boxes))
@@ -45,6 +46,7 @@ class Exploration(Frontier):
         shown = together(self.shown)
         size = self.tree.size
         return Explored(
+            roots=self.roots,
             axis=self.tree.axis[:size],
             left=self.tree.left[:size],
             bound=self.tree.bound[:size],

@@ -47,7 +47,7 @@ def frozen(search: Search, found: list[Explored]) -> Arrays:
     }
     for at, unit in enumerate(found):
         known = unit.known
-        arrays |= {f"{at}.{name}": getattr(unit, name) for name in ("axis", "left", "bound", "low", "high")}
+        arrays |= {f"{at}.{name}": getattr(unit, name) for name in ("roots", "axis", "left", "bound", "low", "high")}
         arrays |= _named(f"{at}.open", unit.open)
         arrays[f"{at}.numbers"] = np.array([unit.closed_bound, unit.closed_share, known.spoiled, known.floor])
         arrays[f"{at}.counts"] = np.array([unit.evaluated])
@@ -111,6 +111,7 @@ def _read_witness(values: NDArray[Any], error: ErrorFunction) -> Witness | None:
 def _found(arrays: Arrays, at: int, error: ErrorFunction) -> Explored:
     closed_bound, closed_share, spoiled, floor = arrays[f"{at}.numbers"].tolist()
     return Explored(
+        roots=arrays[f"{at}.roots"],
         axis=arrays[f"{at}.axis"],
         left=arrays[f"{at}.left"],
         bound=arrays[f"{at}.bound"],

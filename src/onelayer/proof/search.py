@@ -185,7 +185,7 @@ class Search(Frontier):
         groups = dealt(self.open, max(FEWEST, count))
         # Each unit has its own share of the room, so that none depends on how far another one came.
         units = [self.unit(group, self.room // len(groups)) for group in groups]
-        found: list[Explored | None] = [*(self.stored or [])]
+        found: list[Explored | None] = [*_of_these(groups, self.stored or [])]
         stored = len(found)
         self.stored = []
         for one in self.crew.explored(explore, units[stored:]):
@@ -262,6 +262,21 @@ class Search(Frontier):
         reached = upper <= self.goal.threshold(self.lower)
         resisted = None if reached else worst_leaf(tree, bounds)
         return Outcome(reached, self.witness, upper, tree, bounds, self.order, self.evaluated, resisted)
+
+
+def _of_these(groups: list[Boxes], stored: list[Explored]) -> list[Explored]:
+    """Of stored units the first ones that began with the boxes that are dealt now; the others are explored again.
+
+    Whoever resumes may have another budget, or a bound that is rounded in another way, and then boxes are dealt
+    otherwise. A bound holds on the boxes that it was found for alone. The number of a leaf in the tree is that of one
+    box for good, so equal numbers are the same boxes.
+    """
+    done: list[Explored] = []
+    for group, one in zip(groups, stored, strict=False):
+        if not np.array_equal(group.node.numpy(), one.roots):
+            break
+        done.append(one)
+    return done
 
 
 def _until_none(found: list[Explored | None]) -> list[Explored]:

@@ -68,6 +68,7 @@ class WorkUnit:
 class Explored:
     """What became of a unit: its tree, one root for each of its boxes first, and the boxes that are still open."""
 
+    roots: Ints  # the numbers that its boxes have in the tree of the search
     axis: NDArray[np.int16]
     left: Ints
     bound: Floats
