@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof import saved
 from onelayer.proof.certify import certify
 from onelayer.recording.target import as_target
-from onelayer.result import Approximation, load
+from onelayer.result import Approximation, Attempt, load
 
 BOX = Box([0.0, 0.0], [2.0, 2.0])
 
@@ -142,3 +143,15 @@ def test_a_function_text_outside_the_language_is_refused(made: Approximation, tm
 def test_it_prints_its_size_and_claim(made: Approximation) -> None:
     assert repr(made).startswith("Approximation(2 heads, 10 tokens, Certificate(proved:")
     assert made.size() == made.model.size()
+
+
+def test_ends_of_an_attempt_are_rounded_outward() -> None:
+    tried = Attempt("by tokens", "undecided", 1.2349, 1.2341, 10, 0.1, "")
+    low, high = (float(end) for end in re.findall(r"[0-9.]+e[+-][0-9]+", str(tried)))
+    assert low <= 1.2349
+    assert high >= 1.2341
+
+
+def test_a_bound_that_was_reached_is_said_rounded_up(made: Approximation) -> None:
+    said = replace(made, certificate=replace(made.certificate, status="proved", eps=1.0, upper=0.12341)).outcome()
+    assert float(said.split("<=")[1]) >= 0.12341

@@ -7,7 +7,10 @@ mpmath); results below the normal range may be flushed to zero.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -72,3 +75,15 @@ def one_number(value: Any) -> Any:
     if array and math.prod(value.shape) == 1:
         return value.item()
     return value
+
+
+def at_most(value: Any) -> float:
+    """The largest float that is not above a number, which may be a fraction or an integer of any size."""
+    if not isinstance(value, Rational):
+        return float(value)
+    exact = Fraction(int(value.numerator), int(value.denominator))
+    try:
+        near = float(exact)
+    except OverflowError:
+        return sys.float_info.max if exact > 0 else -math.inf
+    return math.nextafter(near, -math.inf) if near > exact else near

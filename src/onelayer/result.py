@@ -25,7 +25,7 @@ from onelayer.lemmas.argument import Argument, OrderStatistics, from_text
 from onelayer.network.file import is_network, network_sha256
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
-from onelayer.proof.certificate import Certificate
+from onelayer.proof.certificate import Certificate, outward
 from onelayer.proof.files import ARGUMENT, CERTIFICATE, TABLE, read_proof, read_table
 from onelayer.proof.saved import load_claim, written
 from onelayer.recording.sequences import order_statistics
@@ -55,7 +55,7 @@ class Attempt:
     def __str__(self) -> str:
         if self.status == "failed":
             return f"{self.way}: {self.note} ({self.seconds:.1f} s)"
-        bound = f"sup|T - f| in [{self.lower:.3g}, {self.upper:.3g}]"
+        bound = f"sup|T - f| in [{outward(self.lower, up=False)}, {outward(self.upper, up=True)}]"
         size = number_of(self.parameters, "parameters")
         return f"{self.way}: {self.status}, {bound}, {size} ({self.seconds:.1f} s)"
 
@@ -116,8 +116,11 @@ class Approximation:
         """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
         certificate = self.certificate
         if certificate.proved:
-            return f"reached: sup|T - f| <= {certificate.upper:.3g}"
-        known = f"best proved bound {certificate.upper:.3g}, an error of {certificate.lower:.3g} was seen"
+            high = outward(certificate.upper, up=True, limit=certificate.eps)
+            return f"reached: sup|T - f| <= {high}"
+        high = outward(certificate.upper, up=True)
+        seen = outward(certificate.lower, up=False)
+        known = f"best proved bound {high}, an error of {seen} was seen"
         tried = [f"tried {attempt}" for attempt in self.history]
         lines = [f"not reached in this budget: {known}", *tried, self._remedy()]
         return "\n".join(lines)

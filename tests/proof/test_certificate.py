@@ -157,3 +157,13 @@ def test_eps_may_be_any_kind_of_number() -> None:
         assert found.proved
         assert found.eps <= eps
         assert "np." not in str(found)
+
+
+def test_an_eps_that_is_no_float_is_the_next_one_below() -> None:
+    """sup|x / 3| on [0, 1] is a third, which no float is."""
+    box = Box([0.0], [1.0])
+    proved = {}
+    for eps in (Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**9), 10**400):
+        proved[eps] = ol.certify(lambda x: x[..., 0] * 0.0, "x/3", box, eps=eps, execution="real", max_boxes=50).proved
+    assert list(proved.values()) == [False, True, True]
+    assert ol.certify(lambda x: x[..., 0], "x", box, eps=Fraction(1, 3)).eps <= Fraction(1, 3)

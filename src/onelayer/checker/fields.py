@@ -52,9 +52,13 @@ def _checked(holds: bool, name: str, value: Any) -> Any:
 def _real(name: str, value: Any) -> float:
     _checked(isinstance(value, int | float) and not isinstance(value, bool), name, value)
     try:
-        return float(value)
+        number = float(value)
     except OverflowError as error:
         raise OnelayerError(f"field '{name}' is too large") from error
+    # An integer between two floats would be one claim in the file and another one here.
+    if isinstance(value, int) and number != value:
+        raise OnelayerError(f"field '{name}' is an integer that is no float64 number: {value}")
+    return number
 
 
 def _object(name: str, value: Any) -> Any:

@@ -17,7 +17,7 @@ from torch import nn
 
 from onelayer.box import Box, Domain, as_box
 from onelayer.errors import OnelayerError, first_line
-from onelayer.float64 import one_number
+from onelayer.float64 import at_most, one_number
 from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, are_formats, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.language.words import NOT_RECORDED
@@ -129,6 +129,8 @@ def certify(
     box = as_box(box)
     eps = one_number(eps)
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
+    # A fraction or a large integer is no float: what is proved is the next one below, which is as much or more.
+    eps, gap, max_seconds = map(_as_float, (eps, gap, max_seconds))
     tested = 0
     # Until a search has an outcome nothing is known: whatever ends this call early leaves a true certificate.
     outcome = nothing_known(box)
@@ -366,6 +368,10 @@ def _check_goal(eps: Any, gap: Any) -> None:
         raise OnelayerError(f"eps must be a number >= 0, got {eps!r}")
     if not (_real(gap) and 0 < gap < math.inf):
         raise OnelayerError(f"gap must be a number > 0, for example 0.05, got {gap!r}")
+
+
+def _as_float(value: Any) -> Any:
+    return value if value is None else at_most(value)
 
 
 def _real(value: Any) -> bool:

@@ -182,9 +182,13 @@ def _real(name: str, value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     _checked(number, name, value)
     try:
-        return float(value)
+        read = float(value)
     except OverflowError as error:
         raise OnelayerError(f"field '{name}' is too large") from error
+    # An integer between two floats would be one claim in the file and another one here.
+    if isinstance(value, int) and read != value:
+        raise OnelayerError(f"field '{name}' is an integer that is no float64 number: {value}")
+    return read
 
 
 _MAY_BE_MISSING = ("eps", "witness", "resisted")
