@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -257,3 +258,17 @@ def test_the_checker_accepts_proofs_of_every_size(dtype: torch.dtype, power: int
             found = ol.check(result.save(tmp_path / str(k)))
             assert found.ok, (k, str(found))
     assert sum(result.certificate.proved for result in made) >= 5
+
+
+@pytest.mark.parametrize(
+    ("formula", "side", "eps"),
+    [
+        ("1e200*sqrt(1e-200*x+1e-200*y)", 1e-200, 0.1),
+        ("1e160*sqrt(x*y)", 1e-165, 0.001),
+        ("exp(1e300*(1e25*(x*y)))", 1e-162, 0.001),
+    ],
+)
+def test_inner_functions_without_a_tolerance_end_that_way_alone(formula: str, side: float, eps: float) -> None:
+    with suppress(OnelayerError):
+        certificate = ol.approximate(formula, [(0, side)] * 2, eps, max_seconds=8).certificate
+        assert certificate.proved == (certificate.upper <= eps)

@@ -202,7 +202,7 @@ def _sound_head(head: dict[str, Any], layout: str) -> bool:
 
 
 def _length(config: dict[str, Any]) -> int:
-    return int(config.get("pieces", 0)) or _rows(config)
+    return int(config.get("pieces") or 0) or _rows(config)
 
 
 def _rows(config: dict[str, Any]) -> int:

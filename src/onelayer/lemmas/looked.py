@@ -9,6 +9,7 @@ the last term because the weights of a softmax are an average. All suprema are o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelayer.float64 import UNIT
+from onelayer.float64 import TINY, UNIT
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import UP, Rounding
@@ -108,11 +109,18 @@ def _deviation(values: Floats, along: Sequence[Floats]) -> float:
 
 
 def _product_range(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    ends = [x * y for x in a for y in b]
-    low = min(ends)
-    high = max(ends)
-    slack = 4 * UNIT
-    return low - slack * abs(low), high + slack * abs(high)
+    low = math.inf
+    high = -math.inf
+    for x, y in itertools.product(a, b):
+        end = x * y
+        # Exact where a factor is zero; any other product may underflow.
+        slack = 0.0 if x == 0 or y == 0 else 4 * UNIT * abs(end) + TINY
+        # No comparison tells a nan from a number: it bounds nothing.
+        if math.isnan(end - slack) or math.isnan(end + slack):
+            return -math.inf, math.inf
+        low = min(low, end - slack)
+        high = max(high, end + slack)
+    return low, high
 
 
 def _executed(keys: Sequence[Floats], size: float, spans: Sequence[Reached], r: Rounding) -> float:

@@ -148,7 +148,7 @@ class _Work:
             share = tolerance / len(factors) / whole * size
             # A power of two, so that axes which differ a little share their fit.
             price = share * ROUNDING_SHARE / (2 * larger * size)
-            unit = 2.0 ** math.floor(math.log2(price))
+            unit = _power_below(price)
             # The first factor has the weight of the product, which is taken out: multiples share their keys.
             text, scale = (one.base, one.factor) if a == 0 else (factor.text, 1.0)
             axis = self._axis(text, *factor.ends, share / abs(scale), unit)
@@ -160,7 +160,7 @@ class _Work:
     def _axis(self, text: str, low: float, high: float, tolerance: float, unit: float) -> Lookup:
         """Tokens for a function of one variable."""
         # Attempts ask for goals that differ a little: a power of two of the tolerance is fitted, once.
-        level = math.floor(math.log2(tolerance))
+        level = round(math.log2(_power_below(tolerance)))
         key = (text, low, high, level, unit)
         if key not in self.axes:
             self.observer.check()
@@ -184,3 +184,10 @@ def _columns(axes: list[Lookup]) -> tuple[tuple[float, ...], ...]:
     """The values along each axis."""
     flat = [axis.values.reshape(-1).tolist() for axis in axes]
     return tuple(map(tuple, flat))
+
+
+def _power_below(number: float) -> float:
+    """The power of two at or next below a number; what has none, nan or infinite or zero, is no tolerance."""
+    if not 0 < number < math.inf:
+        raise OnelayerError("an inner function is so small or so steep that no tolerance of it is a float")
+    return 2.0 ** math.floor(math.log2(number))
