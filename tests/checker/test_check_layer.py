@@ -157,3 +157,19 @@ def test_broken_model_files_are_refused(tmp_path: Path, damage: bytes) -> None:
         read_model(tmp_path)
     with pytest.raises(FileError, match="cannot read"):
         read_model(tmp_path / "nowhere")
+
+
+def test_what_all_logits_share_costs_nothing(tmp_path: Path) -> None:
+    # Ten tokens of weight 10^-7 each, which no shift of the logits minds; their values would show in the average.
+    slopes = torch.full((12,), 2.0**43, dtype=torch.float64)
+    offsets = torch.tensor([0.0, 0.5, *[-16.0] * 10], dtype=torch.float64)
+    values = torch.tensor([[1.0], [2.0], *[[-100.0]] * 10], dtype=torch.float64)
+    model = lookup_model(1, (), [LookupHead([AxisKeys(0, slopes, offsets)], values)])
+    save_model(model, tmp_path / "model.safetensors")
+    layer = Layer(read_model(tmp_path / "model.safetensors"), None)
+    weights = torch.softmax(offsets, 0)
+    average = float(weights @ values[:, 0])
+    for order in (1, 4):
+        found = layer([coordinate(0, 0.25, 0.5, order)], Kinks()).items[0].range()
+        assert found.overlaps(arb(average, 1e-12))
+        assert found.rad() < 1e-6

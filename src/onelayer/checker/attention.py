@@ -27,7 +27,7 @@ from onelayer.checker.weights import Array
 
 DENSE = 64  # nonzero weights from which a matrix product in C is faster than terms one by one
 EXTRA = 4  # further powers for functions of one variable, kept until values are contracted and cancel
-NEGLIGIBLE = 1e-6  # tokens below this weight do not count in the common shift of the logits
+GRAINS = 2.0**20  # of the weights in the common shift of the logits: tokens below half a grain do not count
 
 
 @dataclass
@@ -313,13 +313,20 @@ def _sum_of_lowest(spreads: Sequence[arb]) -> arb:
 
 
 def centre(logits: Sequence[Taylor], order: int) -> Taylor:
-    """An average of the logits to subtract from each: softmax does not change, and any weights will do."""
+    """An average of the logits to subtract from each: softmax does not change, and any weights will do.
+
+    The weights are whole grains and sum to exactly one, so that the average moves with the logits: a millionth that is
+    missing would leave a millionth of what all logits share, and that may be 10^12 times their differences.
+    """
     centre = np.stack(np.broadcast_arrays(*(item.centre() for item in logits)))
     with np.errstate(all="ignore"):
         weights = np.exp(centre - centre.max(0))
-        weights /= weights.sum(0)
-    pairs = zip(weights, logits, strict=True)
-    used = [(w, item) for w, item in pairs if (w > NEGLIGIBLE).any()]
+        grains = np.round(weights / weights.sum(0) * GRAINS)
+    heaviest = np.expand_dims(weights.argmax(0), 0)
+    others = grains.sum(0) - np.take_along_axis(grains, heaviest, 0)
+    np.put_along_axis(grains, heaviest, GRAINS - others, 0)
+    pairs = zip(grains / GRAINS, logits, strict=True)
+    used = [(w, item) for w, item in pairs if (np.abs(w) > 0).any()]
     # One weight for each of many boxes, or a number for one.
     factors = [(w if w.ndim else arb(float(w)), item) for w, item in used]
     return combination(factors, ZERO, order)
