@@ -21,6 +21,7 @@ from onelayer.recording.target import as_target
 from onelayer.result import Approximation
 
 BOX = Box([0.0, 0.0], [2.0, 0.1])
+UNIT = Box([0.0], [1.0])
 
 
 @pytest.fixture(scope="module", params=["float64", "float32"])
@@ -155,3 +156,57 @@ def test_a_corner_that_the_format_does_not_have_is_not_rounded_outside() -> None
     Guarded(Watched(), Box([0.0], [0.1]), "raise")([[0.1], [0.05], [0.0]])
     assert max(seen) <= 0.1
     assert seen[1:] == [float(np.float32(0.05)), 0.0]
+
+
+def test_a_converted_guard_keeps_the_bounds_of_the_box() -> None:
+    model = _constant(torch.float32)
+    x = torch.tensor([[0.1]], dtype=torch.float32)
+    assert float(x) > 0.1
+    guarded = Guarded(model, Box([0.0], [0.1]))
+    for converted in (guarded.float(), guarded.to(torch.float32)):
+        with pytest.raises(OutsideDomain, match=r"not in \[0.0, 0.1\]"):
+            converted(x)
+
+
+@pytest.mark.parametrize(
+    ("weights", "given"),
+    [("float64", "float32"), ("float32", "bfloat16"), ("float16", "bfloat16"), ("bfloat16", "float16")],
+)
+def test_points_of_a_coarser_format_are_outside(weights: str, given: str) -> None:
+    model = _constant(getattr(torch, weights))
+    x = torch.tensor([[0.5]], dtype=getattr(torch, given))
+    with pytest.raises(OutsideDomain, match=f"compute in {given}, and its error is proved in {weights}"):
+        Guarded(model, UNIT)(x)
+    for guard in ("warn", "clamp"):
+        with pytest.warns(OutsideDomainWarning, match=f"proved in {weights}"):
+            Guarded(model, UNIT, guard)(x)
+
+
+def test_points_of_a_finer_format_are_inside() -> None:
+    model = _constant(torch.float32)
+    x = torch.tensor([[0.5]], dtype=torch.float64)
+    assert torch.equal(Guarded(model, UNIT)(x), model(x))
+
+
+def test_a_model_converted_to_a_coarser_format_is_not_what_was_proved() -> None:
+    guarded = Guarded(_constant(torch.float64), UNIT).float()
+    for x in (torch.tensor([[0.5]], dtype=torch.float32), [[0.5]], torch.tensor([[0.5]], dtype=torch.float64)):
+        with pytest.raises(OutsideDomain, match="compute in float32, and its error is proved in float64"):
+            guarded(x)
+
+
+def test_autocast_is_off_within() -> None:
+    model = _constant(torch.float32, value=1.001)
+    x = torch.tensor([[0.5]], dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not torch.equal(model(x).float(), Guarded(model, UNIT)(x))
+        assert torch.equal(Guarded(model, UNIT)(x), Guarded(model, UNIT)(x).float())
+    assert torch.equal(Guarded(model, UNIT)(x), model(x))
+
+
+def _constant(dtype: torch.dtype, value: float = 1.0) -> torch.nn.Module:
+    from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
+
+    slopes = torch.tensor([-1.0, 1.0]).double()
+    head = LookupHead([AxisKeys(0, slopes, slopes)], torch.tensor([[value], [value]]).double())
+    return lookup_model(1, (), [head], dtype=dtype)

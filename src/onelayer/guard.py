@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
+from onelayer.formats import Format, are_formats, format_of, named, spelled
 
 WARN, RAISE, CLAMP = "warn", "raise", "clamp"
 GUARDS = (None, WARN, RAISE, CLAMP)
@@ -28,26 +29,49 @@ class Guarded(nn.Module):
     """``model`` on ``box``: inside the box it is the model; outside ``guard`` decides.
 
     "warn" computes and warns the first time, "raise" (also: True) raises OutsideDomain with the first such point,
-    "clamp" moves each coordinate to the nearest one of the box. nan is outside, and clamping leaves it nan.
+    "clamp" moves each coordinate to the nearest one of the box. nan is outside, and clamping leaves it nan. Points of a
+    coarser format than the weights had are outside wherever they lie: the layer would compute in it, which nothing is
+    proved about. A finer one is inside, since it keeps all that is assumed of the coarser. Autocast is off within.
     """
 
-    lower: Tensor
-    upper: Tensor
+    lower_bits: Tensor
+    upper_bits: Tensor
 
     def __init__(self, model: nn.Module, box: Box, guard: str | bool | None = RAISE) -> None:
         super().__init__()
         self.model = model
         self.guard = RAISE if guard is True else check_guard(guard or None)
         self.warned = False
+        # Kept by name: the model may be converted later.
+        self.format = format_of(_format(model)).name
         self.names = tuple(box.labels) if box.names else ()
-        self.register_buffer("lower", box.lower.clone(), persistent=False)
-        self.register_buffer("upper", box.upper.clone(), persistent=False)
+        # As bits: ``float`` and ``half`` of a module round its numbers, and a bound may then lie outside the box.
+        self.register_buffer("lower_bits", box.lower.clone().view(torch.int64), persistent=False)
+        self.register_buffer("upper_bits", box.upper.clone().view(torch.int64), persistent=False)
+
+    @property
+    def lower(self) -> Tensor:
+        """The lower bounds of the domain, in float64 whatever the model was converted to."""
+        return self.lower_bits.view(torch.float64)
+
+    @property
+    def upper(self) -> Tensor:
+        """The upper bounds."""
+        return self.upper_bits.view(torch.float64)
 
     def forward(self, x: Any) -> Any:
         """The model, after what the guard does with points outside the domain."""
         if self.guard is None:
             return self.model(x)
         points = self._points(x)
+        for used in (points.dtype, _format(self.model)):
+            if _coarser(used, named(self.format)):
+                self._tell(self._other_format(used))
+        with torch.autocast(points.device.type, enabled=False):
+            return self._inside(points, x)
+
+    def _inside(self, points: Tensor, x: Any) -> Any:
+        """The same for points of the right format."""
         # Not written with < and >: nan compares false, and it is outside.
         outside = ~((points >= self.lower) & (points <= self.upper))
         inside = not bool(outside.any())
@@ -56,12 +80,22 @@ class Guarded(nn.Module):
         # A list inside goes this way too: the model rounds it, and a face of the box may be no number of its format.
         if inside or self.guard == CLAMP:
             return self._clamped(points, x)
+        self._tell(self._message(points, outside))
+        return self.model(x)
+
+    def _tell(self, message: str) -> None:
+        """Raise, or warn the first time."""
         if self.guard == RAISE:
-            raise OutsideDomain(self._message(points, outside))
+            raise OutsideDomain(message)
         if not self.warned:
             self.warned = True
-            warnings.warn(self._message(points, outside), OutsideDomainWarning, stacklevel=4)
-        return self.model(x)
+            warnings.warn(message, OutsideDomainWarning, stacklevel=5)
+
+    def _other_format(self, used: torch.dtype) -> str:
+        return (
+            f"the layer would compute in {spelled(used)}, and its error is proved in {self.format}: "
+            f"give the points, and leave the model, in torch.{self.format}"
+        )
 
     def _points(self, x: Any) -> Tensor:
         """Points as a tensor: the tensor itself, or the numbers of a NumPy array or a list."""
@@ -79,8 +113,7 @@ class Guarded(nn.Module):
         """The model at the points of ``x``, each coordinate at the nearest number of their format in the box."""
         if points is x:
             return self.model(self._moved(points, points.dtype))
-        dtype = next(self.model.parameters()).dtype
-        return self.model(self._moved(points, dtype).cpu().numpy())
+        return self.model(self._moved(points, _format(self.model)).cpu().numpy())
 
     def _moved(self, points: Tensor, dtype: torch.dtype) -> Tensor:
         """Each coordinate at the nearest number of the format in the box."""
@@ -104,6 +137,19 @@ class Guarded(nn.Module):
     def extra_repr(self) -> str:
         """What torch shows of it."""
         return f"guard={self.guard!r}"
+
+
+def _format(model: nn.Module) -> torch.dtype:
+    """The format of the weights."""
+    return next(model.parameters()).dtype
+
+
+def _coarser(used: torch.dtype, proved: Format) -> bool:
+    """Whether a format has fewer bits or a smaller range than another; what is no format is the model's to refuse."""
+    if not are_formats([used]):
+        return False
+    found = format_of(used)
+    return found.bits < proved.bits or found.exponent < proved.exponent
 
 
 def check_guard(guard: str | None) -> str | None:
