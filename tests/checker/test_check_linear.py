@@ -13,7 +13,13 @@ from flint import ctx
 from liar.folders import checker_enclosures
 from liar.layers import in_balls, random_layer
 from onelayer.box import Box
+from onelayer.checker.arithmetic import coordinate
 from onelayer.checker.check import check
+from onelayer.checker.formats import BY_TAG
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
 from onelayer.errors import UnsupportedOperation
 from onelayer.layer.memory import GridMemory, PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -85,3 +91,33 @@ def test_a_grid_without_softmax_is_not_certified_as_real() -> None:
     assert float(model(torch.tensor([0.5], dtype=torch.float64)).detach()) == pytest.approx(5 / 18)
     with pytest.raises(UnsupportedOperation, match="materialize"):
         certify(model, "0*x", Box([0.0], [1.0]), execution="real")
+
+
+@pytest.mark.parametrize("options", FEATURES)
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e200), (torch.float32, 1e30), (torch.bfloat16, 1e30)])
+def test_moments_that_sizes_alone_let_overflow(
+    dtype: torch.dtype, size: float, options: dict[str, object], tmp_path: Path
+) -> None:
+    """A ramp that begins behind the box leaves the query 0, one that begins within it makes products that overflow."""
+    for start, small in ((2.0, True), (0.5, False)):
+        memory = [PlainMemory(*(torch.tensor(v, dtype=dtype) for v in ([[1.0], [-2.0]], [[size], [-size]])))]
+        shape = {"d_model": 1, "residual": False, "embedding": "piecewise", "ramps": 1, "dtype": dtype, **options}
+        model = OneLayerTransformer.packed((1,), (), memory, attention="linear", **shape)
+        plain(model)
+        ramp = {"ramp_start": [[start]], "ramp_slope": [[1.0]], "W_E": [[size]], "W_O": [[1 / size]]}
+        model.set_weights({name: torch.tensor(value, dtype=dtype) for name, value in ramp.items()})
+        model = model.requires_grad_(False)
+        certificate = certify(model, "0*x", Box([0.0], [1.0]), max_boxes=8)
+        assert bool(model(torch.tensor([[1.0]], dtype=dtype)).isfinite().all()) == small
+        stated = certificate if small else replace(certificate, status="proved", eps=4.0, upper=4.0)
+        assert stated.upper < 5
+        folder = Approximation(model, replace(stated, lower=0.0, witness=None)).save(tmp_path / f"{start}")
+        assert check(folder).ok == small
+        assert bounded_on(folder, 0.75, 1.0) == small
+
+
+def bounded_on(folder: Path, low: float, high: float) -> bool:
+    """Whether the checker bounds the error of an execution on an interval, by enclosures alone."""
+    stored = read_model(folder)
+    execution = Execution.of(BY_TAG[stored.dtype].arithmetic, stored, ((low,), (high,)))
+    return all(e.is_finite() for e in Layer(stored, execution)([coordinate(0, low, high, 2)], Kinks()).errors)

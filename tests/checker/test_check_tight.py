@@ -63,8 +63,9 @@ def test_rounding_is_bounded_more_tightly_than_by_the_package(part: int, formats
         except (OnelayerError, Rejected):  # a choice of tokens, which jumps; an overflow
             continue
         for (_, radius), item, error, value in zip(package, found.items, found.errors, values, strict=True):
-            assert arb(value) >= (item.c[0] - error).lower(), seed
-            assert arb(value) <= (item.c[0] + error).upper(), seed
+            if error.is_finite():  # else something inside linear attention may overflow
+                assert arb(value) >= (item.c[0] - error).lower(), seed
+                assert arb(value) <= (item.c[0] + error).upper(), seed
             if radius < math.inf:
                 assert error + item.c[0].rad() <= radius * (1 + 1e-9) + UNDERFLOW[dtype], seed
                 compared += 1

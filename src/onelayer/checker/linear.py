@@ -106,8 +106,12 @@ class LinearHead:
         items = [kinks.relu(item) + apply("exp", -kinks.relu(-item)) for item in u.items]
         if self.execution is None:
             return Vector(items, [ZERO] * len(items))
-        pairs = zip(items, u.entries(), strict=True)
-        return Vector(items, [self._bent_error(self.execution, size(item), *entry) for item, entry in pairs])
+        errors = []
+        for item, entry in zip(items, u.entries(), strict=True):
+            feature = size(item)
+            error = self._bent_error(self.execution, feature, *entry)
+            errors.append(self.execution.safe(error, feature + error))
+        return Vector(items, errors)
 
     def _bent_error(self, ex: Execution, feature: arb, u: Taylor, error: arb) -> arb:
         """Error of a feature up to ``feature`` that is executed of u' with |u' - u| <= error.
@@ -140,13 +144,27 @@ class LinearHead:
         return Vector(items, [ZERO] * len(items) if ex is None else ex.scaled(by, u.sizes(), u.errors))
 
     def _dot(self, a: Vector, b: Vector) -> Vector:
+        """An inner product; its error is infinite where it, or a partial sum, may overflow.
+
+        Those are at most the sum of the sizes of all products as executed, and the rounding of it.
+        """
         error = ZERO
-        if self.execution is not None:
-            error = self.execution.dot(a.sizes(), a.errors, b.sizes(), b.errors)
+        ex = self.execution
+        if ex is not None:
+            x, y = a.sizes(), b.sizes()
+            error = ex.dot(x, a.errors, y, b.errors)
+            terms = zip(x, a.errors, y, b.errors, strict=True)
+            error = ex.safe(error, sum(((p + ep) * (q + eq) for p, ep, q, eq in terms), error))
         return Vector([dot(a.items, b.items)], [error])
 
     def _total(self, column: Vector) -> Vector:
-        error = ZERO if self.execution is None else self.execution.summed(column.sizes(), column.errors)
+        """A sum, as above."""
+        error = ZERO
+        ex = self.execution
+        if ex is not None:
+            sizes = column.sizes()
+            error = ex.summed(sizes, column.errors)
+            error = ex.safe(error, sum((*sizes, *column.errors), error))
         return Vector([sum_of(column.items)], [error])
 
     def _column(self, rows: Sequence[Vector], at: int) -> Vector:

@@ -1,7 +1,8 @@
 """How large the numbers of a forward pass can become, by sizes alone: overflow is decided here, for all proofs.
 
-What a layer of a narrow format holds is bounded box by box too (``Layer.held``), where sizes alone say too little: a
-normalisation returns large numbers only where its variance is small.
+Two things are bounded box by box, where sizes alone say too little: what a layer of a narrow format holds
+(``Layer.held``), since a normalisation returns large numbers only where its variance is small; and what linear
+attention computes on its way (``LinearHead``), products of many numbers that are seldom large together.
 """
 
 from __future__ import annotations
@@ -73,10 +74,6 @@ class _Pass:
         self.t = {name: np.abs(value) for name, value in stored.tensors.items()}
         # More than the terms of any one sum of the pass.
         terms = 16 + stored.length + sum(max(value.shape, default=1) for value in self.t.values())
-        if self.config["attention"] == "linear":
-            widths = [head["d_k"] for head in self.config["heads"]]
-            counts = [feature_count(width, self.config["feature"], self.config["order"]) for width in widths]
-            terms += max(counts)
         # The lemma's factor, and 2^-20 for the float64 in which the bounds themselves are computed.
         self.slack = 1 + 4 * terms * unit + 2.0**-20
         if not 4 * terms * unit <= 1:
@@ -153,39 +150,16 @@ class _Pass:
             if keys is not None and values is not None:
                 sources = [*sources, keys[:, mine]]
                 tables = [*tables, values[:, theirs]]
-            query = queries[:, mine].max(0)
-            for source in sources:
-                self._passing(2 * source @ query)  # the difference of two logits
             largest = np.max([table.max(0) for table in tables], axis=0)
             if self.config["attention"] == "linear":
-                self._quotient(query, np.concatenate(sources), np.concatenate(tables))
-                largest = 2 * largest + 1  # what linear.py lets through
+                largest = 2 * largest + 1  # what linear.py lets through, which bounds all that leads to it
+            else:
+                query = queries[:, mine].max(0)
+                for source in sources:
+                    self._passing(2 * source @ query)  # the difference of two logits
             parts.append(self._seen(largest))
         average = np.concatenate(parts)[None]
         return np.broadcast_to(self._affine(average, "O"), (len(u), self.config["d_model"]))
-
-    def _quotient(self, query: Array, keys: Array, values: Array) -> None:
-        """Features, moments, and both parts of the quotient of linear attention; the quotient itself is bounded there.
-
-        A feature is at most 1 + |u| with elu, a product of entries otherwise; its factor is at most 1.
-        """
-        asked = self._features(query)
-        seen = self._features(keys)
-        above = self._passing(seen.T @ values)
-        below = self._passing(seen.sum(0))
-        for moment in (above, below):
-            self._passing(asked @ moment)
-
-    def _features(self, u: Array) -> Array:
-        if self.config["feature"] == "elu":
-            return self._passing(1 + u)
-        power = np.ones_like(u[..., :1])
-        terms = [np.ones_like(u[..., :1])]
-        for _ in range(self.config["order"]):
-            products = self._passing(power[..., None] * u[..., None, :])
-            power = products.reshape(*u.shape[:-1], -1)
-            terms.append(power)
-        return np.concatenate(terms, -1)
 
     def _norm(self, x: Array, which: str) -> Array:
         most = x.max(1, keepdims=True)

@@ -26,7 +26,3 @@ class NetworkPass(Execution):
         if not reach < self.most:
             return INFINITE
         return (error + self.gamma(roundings) * reach + (roundings + 1) * self.tiny).upper() if roundings else error
-
-    def safe(self, error: arb, reach: arb) -> arb:
-        """An error, infinite where numbers of this size may overflow."""
-        return error.upper() if reach < self.most else INFINITE

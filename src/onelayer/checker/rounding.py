@@ -32,8 +32,9 @@ class Execution:
     """A forward pass of one layer on one box in a floating format.
 
     Invariant: no number that the pass computes there overflows. It is established here, from the weights and the box
-    alone, so every bound that needs ``unit`` or ``tiny`` has it. One case is left to whoever bounds the numbers: what a
-    layer of a narrow format holds need not fit it, and ``ceiling`` is then the largest number that does.
+    alone, so every bound that needs ``unit`` or ``tiny`` has it. Two cases are left to whoever bounds the numbers: what
+    a layer of a narrow format holds need not fit it, and ``ceiling`` is then the largest number that does; and what
+    linear attention computes on its way to a quotient passes :meth:`safe`.
     """
 
     def __init__(self, arithmetic: str, stored: Stored, domain: Domain) -> None:
@@ -47,6 +48,7 @@ class Execution:
         self.ceiling = None if peaks[0] <= row.most else arb(row.most)
         self.unit = arb(row.unit)
         self.tiny = arb(4 * row.normal)
+        self.most = arb(row.largest)
         self.kind = row.kind
         self.held = row.held
 
@@ -101,6 +103,10 @@ class Execution:
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """One addition each: sizes of the results, errors of the summands together."""
         return [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+
+    def safe(self, error: arb, reach: arb) -> arb:
+        """An error, infinite where numbers of this size may overflow."""
+        return error.upper() if reach < self.most else INFINITE
 
     def fits(self, sizes: Sequence[arb], errors: Sequence[arb]) -> bool:
         """Whether executed numbers of these sizes and errors, rounded to what the layer holds, are finite."""
