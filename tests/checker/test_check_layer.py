@@ -13,12 +13,14 @@ import torch
 from flint import arb, ctx
 
 from onelayer.checker.arithmetic import coordinate, monomials, whole_power
+from onelayer.checker.boxes import PROVED, Prover
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Stored, read_model
 from onelayer.errors import FileError, UnsupportedOperation
+from onelayer.language.formula import parse
 from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
 from onelayer.layer.memory import PlainMemory
@@ -173,3 +175,17 @@ def test_what_all_logits_share_costs_nothing(tmp_path: Path) -> None:
         found = layer([coordinate(0, 0.25, 0.5, order)], Kinks()).items[0].range()
         assert found.overlaps(arb(average, 1e-12))
         assert found.rad() < 1e-6
+
+
+def test_a_cut_that_was_right_is_made_again(tmp_path: Path) -> None:
+    # One token vanishes along x2 faster than any polynomial tells; what bends is known along x1 alone.
+    def numbers(values: list[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    mild = AxisKeys(0, numbers([0.0, 2.0]), numbers([0.0, 0.0]))
+    steep = AxisKeys(1, numbers([0.0, 0.0, -440.0]), numbers([0.0, 0.05, -7.5]))
+    values = numbers([0.0, 0.1, 400.0, 0.0, -0.1, -400.0]).reshape(2, 3, 1)
+    save_model(lookup_model(2, (), [LookupHead([mild, steep], values)]), tmp_path / "model.safetensors")
+    layer = Layer(read_model(tmp_path / "model.safetensors"), None)
+    prover = Prover(layer, parse("0.1*x1**2 + 0*x2", 2), 0.5, 6, 200)
+    assert prover((0.0, 0.0), (1.0, 1.0)).outcome == PROVED

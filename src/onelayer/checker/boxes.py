@@ -19,6 +19,7 @@ from onelayer.observer import Observer
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
 HELPED = 0.9  # a cut has helped if it shrinks the bound by this factor
+HALVED = 0.5  # and much if by this one
 PIECES = 800  # of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
@@ -158,7 +159,8 @@ class Prover:
             else:
                 g, worst = h, bound
         centre = max(abs(float(item.c[0].mid())) for item in g)
-        return Found(OPEN, _split_axis(g, kinks.open, low, high), worst, centre)
+        axis = _split_axis(g, kinks.open, low, high)
+        return Found(OPEN, axis, worst, centre, blind=not kinks.open and _mostly_remainder(g))
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
         """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``.
@@ -193,7 +195,8 @@ class Prover:
 class Found:
     """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample.
 
-    An execution may be off by ``rounding`` beside the bound.
+    An execution may be off by ``rounding`` beside the bound. Where that is ``blind``, remainders are most of it, and
+    they say of no axis that it is theirs.
     """
 
     outcome: str
@@ -202,6 +205,7 @@ class Found:
     centre: float = 0.0
     place: tuple[float, ...] = ()
     rounding: float = 0.0
+    blind: bool = False
 
 
 def climb(g: Taylor, t: arb) -> arb:
@@ -315,12 +319,30 @@ def _largest(items: Sequence[Taylor]) -> float:
     return max(float(item.range().abs_upper()) for item in items)
 
 
+def _mostly_remainder(items: Sequence[Taylor]) -> bool:
+    """Whether the element with the largest bound owes more than half of it to radii; a NaN owes all."""
+    worst = max(items, key=lambda item: _or_infinite(item.range().abs_upper()))
+    radii = sum((c.rad() for c in worst.c), ZERO)
+    return not 2 * radii < worst.range().abs_upper()
+
+
+def _or_infinite(bound: arb) -> float:
+    return math.inf if bound.is_nan() else float(bound)
+
+
 def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Found:
-    """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support."""
+    """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support.
+
+    The same one as before where that has helped much and what is left is mostly remainder: the polynomial knows nothing
+    of it, and the cut was a guess that was right.
+    """
     widths = [b - a for a, b in zip(low, high, strict=True)]
-    widths[found.axis] = 0.0
-    if parent is None or parent.axis != found.axis:
+    if parent is None:
         return found
+    if parent.axis != found.axis:
+        right = found.blind and found.bound < HALVED * parent.bound and widths[parent.axis] > 0
+        return replace(found, axis=parent.axis) if right else found
+    widths[found.axis] = 0.0
     helped = found.bound < HELPED * parent.bound  # a NaN has not
     if not helped and any(widths):
         return replace(found, axis=max(range(len(widths)), key=widths.__getitem__))
