@@ -155,3 +155,9 @@ def test_forgeries_are_rejected(tmp_path: Path) -> None:
 def test_bad_arguments_are_refused(box: Box, options: dict, message: str) -> None:
     with pytest.raises(OnelayerError, match=message):
         gather(lambda x: x.flatten(1).sum(-1), box, 1e-2, **options)
+
+
+@pytest.mark.parametrize(("width", "single"), [(1e-310, False), (1e-40, True)])
+def test_directions_whose_weights_overflow_are_refused(width: float, single: bool) -> None:
+    with pytest.raises(OnelayerError, match="weights of its directions overflow"):
+        pursue(lambda x: x[:, 0] / width + x[:, 1], Box([0.0, 0.0], [width, 1.0]), 1e-2, max_units=64, single=single)

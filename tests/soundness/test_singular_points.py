@@ -38,6 +38,8 @@ BEYOND: dict[str, list[tuple[float, float]]] = {
     "lgamma(x)": [(0.0, 1.0), (-0.5, 0.5), (-1.5, -1.2), (-5e-324, 3.0)],
     "log(1 + x)/x": [(-1.0, 0.5), (-3.0, -2.0)],
     "cos(x)/x": [(-1.0, 1.0), (0.0, 1.0)],
+    "log(x)**0": [(-2.0, -1.0), (-1.0, 1.0), (0.0, 0.0)],
+    "(1/x)**0": [(-1.0, 1.0), (0.0, 0.0)],
     "sin(x)*y/(x*y)".replace("y", "(x - 0.5)"): [(0.0, 1.0), (0.5, 0.5)],
 }
 CASES = [(text, *ends) for text, intervals in TOUCHING.items() for ends in intervals]

@@ -179,7 +179,8 @@ def power(exponent: int) -> Image:
 
 
 def _one(x: Interval) -> Interval:
-    return torch.ones_like(x[0]), torch.ones_like(x[1])
+    """[1, 1], where x has values at all."""
+    return where_defined(~(x[0].isnan() | x[1].isnan()), (torch.ones_like(x[0]), torch.ones_like(x[1])))
 
 
 def sqrt(low: Tensor, high: Tensor) -> Interval:

@@ -171,7 +171,7 @@ def _function(name: str, image: intervals.Ends, *, number: Any = None, ball: Any
 
 
 def _unless_nan(ball: Callable[[arb], arb], x: arb) -> arb:
-    """What is no number has no value: Arb's asin of an exact NaN is a number."""
+    """What is no number has no value: Arb's asin of an exact NaN is a number, and so is its power by zero."""
     return x if x.is_nan() else ball(x)
 
 
@@ -306,7 +306,7 @@ def power(exponent: int) -> Operation:
         arity=1,
         number=lambda x: x**exponent,
         torch=lambda x: x**exponent,
-        ball=lambda x: _ball_power(x, exponent),
+        ball=partial(_unless_nan, partial(_ball_power, exponent=exponent)),
         image=intervals.power(exponent),
         taylor="pow",
         guard=Guard(_DIVISION, Need.NONZERO) if exponent < 0 else None,

@@ -381,11 +381,7 @@ def _pairs(dim: int) -> Array:
 
 def _term(w: Array, c: Array, centre: Array, radius: Array, single: bool = False) -> FormulaTerm:
     """P(sum_i v_i x_i - v . centre) with v = w / radius, written with Horner's rule."""
-    # A side of no width has no weight.
-    wide = radius > 0
-    v = np.where(wide, w / np.where(wide, radius, 1.0), 0.0)
-    if single:
-        v = v.astype(np.float32).astype(np.float64)
+    v = _weights(w, radius, single)
     itself = parse("x", 1)
     inner = tuple((i, itself, Fraction(weight)) for i, weight in enumerate(v.tolist()) if weight)
     tape = Tape()
@@ -397,3 +393,18 @@ def _term(w: Array, c: Array, centre: Array, radius: Array, single: bool = False
         product = tape.add("mul", value, s)
         value = tape.add("add", product, tape.number(coefficient))
     return FormulaTerm(function_of(tape, value), inner)
+
+
+def _weights(w: Array, radius: Array, single: bool) -> Array:
+    """w / radius in the format of the layer; a side of no width has no weight."""
+    wide = radius > 0
+    with np.errstate(over="ignore"):
+        v = np.where(wide, w / np.where(wide, radius, 1.0), 0.0)
+        if single:
+            v = v.astype(np.float32).astype(np.float64)
+    if not np.isfinite(v).all():
+        raise OnelayerError(
+            f"a side of the box is {2 * radius[wide].min():.2g} wide: the weights of its directions overflow "
+            f"{'float32' if single else 'float64'}; use the packed layout, or scale the inputs"
+        )
+    return v
