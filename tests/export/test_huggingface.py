@@ -72,7 +72,7 @@ def test_a_guard_travels_with_the_folder(plane, tmp_path) -> None:
         to_huggingface(plane.model, box=plane.box, guard=guard).save_pretrained(tmp_path / guard)
     with pytest.raises(ValueError, match="1 of 1 points lie outside"):
         OneLayerGPT2.from_pretrained(tmp_path / "raise")(far)
-    with pytest.warns(UserWarning, match="outside the certified domain"):
+    with pytest.warns(UserWarning, match="outside the domain of the layer"):
         OneLayerGPT2.from_pretrained(tmp_path / "warn")(far)
     clamping = OneLayerGPT2.from_pretrained(tmp_path / "clamp")
     assert torch.equal(clamping(far).logits, clamping(near).logits)

@@ -109,7 +109,7 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         """Points (B, *input_shape) after what the guard of the configuration does with those outside its domain."""
         if self.config.guard is None or self.config.domain is None:
             return x
-        return guarded(x, self.config.guard, *self.config.domain)
+        return guarded(x, self.config.guard, *self.config.domain, dtype=self.dtype)
 
     def forward(self, x: Tensor, past_key_values: Any = None, **kwargs: Any) -> SequenceClassifierOutput:
         """``past_key_values`` defaults to ``cache(batch)``; the call writes to it, as always in transformers."""
@@ -133,7 +133,7 @@ class OneLayerGPT2(PreTrainedModel):  # type: ignore[misc]
         )
         outputs = pooled(result.logits, layer.readout)[..., : layer.readout_width]
         return SequenceClassifierOutput(
-            logits=outputs.reshape(*batch, *layer.output_shape),
+            logits=outputs.reshape((*batch, *layer.output_shape)),
             hidden_states=result.hidden_states,
             attentions=result.attentions,
         )

@@ -43,7 +43,7 @@ class Lens:
 
     def stream(self, x: Tensor) -> Tensor:
         """Points (B, *input_shape) as the residual stream that enters the block, (B, M + N, d_model)."""
-        inside = x if self.guard is None else guarded(x, self.guard, *self.domain)
+        inside = x if self.guard is None else guarded(x, self.guard, *self.domain, dtype=self.memory.dtype)
         memory = self.memory.expand(len(x), *self.memory.shape)
         return torch.cat([memory, self.embedded(inside)], dim=1)
 

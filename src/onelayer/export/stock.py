@@ -74,36 +74,50 @@ class StockLayer(nn.Module):
         self.read = nn.Linear(width, outputs)
 
     def forward(self, x: Any) -> Any:
-        """The layer for points (B, *input_shape)."""
-        if self.guard is not None and self.domain is not None:
-            x = guarded(x, self.guard, *self.domain)
+        """The layer for points (..., *input_shape)."""
         batch = x.shape[: len(x.shape) - len(self.input_shape)]
         count = math.prod(batch)
+        if self.guard is not None and self.domain is not None:
+            points = x.reshape(count, *self.input_shape)
+            x = guarded(points, self.guard, *self.domain, dtype=self.read.weight.dtype)
         numbers = x.reshape(count, self.length, self.numbers)
         tokens = self.embed(numbers) + self.start.weight
         memory = self.memory.weight.expand(count, *self.memory.weight.shape)
         stream = self.layer(torch.cat([tokens, memory], dim=1))  # (B, N + M, width)
         seen = pooled(stream[:, : self.length], self.readout)
-        return self.read(seen).reshape(*batch, *self.output_shape)
+        return self.read(seen).reshape((*batch, *self.output_shape))
 
 
-def guarded(x: torch.Tensor, guard: str, low: list[float], high: list[float]) -> torch.Tensor:
-    """Points as a layer takes them whose domain is a box; nan is outside, and clamping leaves it nan."""
+def guarded(x: torch.Tensor, guard: str, low: list[float], high: list[float], *, dtype: torch.dtype) -> torch.Tensor:
+    """Points (B, *shape) as a layer of format ``dtype`` takes them whose domain is a box.
+
+    nan is outside, and clamping leaves it nan. Points are compared in float64, which holds every float: rounded
+    to the format of the points, a bound may lie outside the box. A point that is moved goes to a number of ``dtype``.
+    """
     event = x.shape[1:]
-    lower = torch.tensor(low, dtype=torch.float64).to(x).reshape(event)
-    upper = torch.tensor(high, dtype=torch.float64).to(x).reshape(event)
+    points = x.double()
+    lower, upper = (torch.tensor(end, dtype=torch.float64, device=x.device).reshape(event) for end in (low, high))
     # Written as "not inside", so that nan is outside.
-    outside = ~((x >= lower) & (x <= upper))
+    outside = ~((points >= lower) & (points <= upper))
     if not bool(outside.any()):
         return x
     if guard == "clamp":
-        return torch.minimum(torch.maximum(x, lower), upper)
+        inside = torch.minimum(torch.maximum(points, _inward(lower, dtype, 1.0)), _inward(upper, dtype, -1.0))
+        return inside.to(dtype)
     count = int(outside.flatten(1).any(1).sum())
-    message = f"{count} of {len(x)} points lie outside the certified domain"
+    message = f"{count} of {len(x)} points lie outside the domain of the layer"
     if guard == "raise":
         raise ValueError(message)
     warnings.warn(message, stacklevel=2)
     return x
+
+
+def _inward(bound: torch.Tensor, dtype: torch.dtype, way: float) -> torch.Tensor:
+    """The number of ``dtype`` nearest to a bound that is not outside it, as float64; ``way`` 1.0 of a lower bound."""
+    near = bound.to(dtype)
+    beyond = (near.double() - bound) * way < 0
+    away = torch.full_like(near, way * math.inf)
+    return torch.where(beyond, torch.nextafter(near, away), near).double()
 
 
 def pooled(y: Any, readout: str) -> Any:
