@@ -99,7 +99,7 @@ cumsum: torch.cumsum(x, 1); x.cumsum(dim=-1, dtype=None)
 detach: x.detach() + 1
 dim: x.dim() * x
 div: x / 0.3; 1 / x; torch.div(x, other=V, rounding_mode=None); V / (x + 1); torch.true_divide(x, x + 0.5); x / 3;
-    (x * 1e-30) / 1e-39
+    (x * 1e-30) / 1e-39; 1e-6 / x; 0 / x
 double: x.double(memory_format=torch.preserve_format) * 0.1
 dropout: F.dropout(x, p=0.5, training=False, inplace=False); torch.dropout(x, 0.0, train=True)
 einsum: torch.einsum('bij,jk->bik', x, W); torch.einsum('bij,bij->b', x, x); torch.einsum('bij->bj', x);

@@ -129,6 +129,20 @@ def test_no_certificate_says_that_it_vanishes(name: str) -> None:
     assert not found.proved
 
 
+def test_a_number_over_what_has_no_inverse_is_no_quotient() -> None:
+    """torch writes k / x as k (1 / x), which is inf where 1 / x is: at 1e-39 in float32, whatever k is."""
+
+    def model(x: Any) -> Any:
+        return spike(x) * ((1e-40 / x[..., 1]).clamp(1000, 1001) - 1000)
+
+    box = Box([0.5, 1e-39], [1.0, 2e-39])
+    assert float(model(torch.tensor([[C, 1.5e-39]]))) == 1
+    assert not certify(model, "0*x1", box, 0.5, execution="float32", max_boxes=100).proved
+    # A tensor is divided as it stands.
+    small = torch.tensor(1e-36)
+    assert certify(lambda x: small / x[..., 1], "1e-36/x2", Box([0, 1e-38], [1, 2e-38]), 1, execution="float32").proved
+
+
 def test_a_product_with_a_constant_softmax_keeps_every_coefficient() -> None:
     lower = -torch.ones(1, 2, dtype=torch.float64)
     x = variables(lower, -lower, 3)

@@ -253,16 +253,20 @@ def square(a: TaylorModel) -> TaylorModel:
 
 @implements("div")
 def div(a: Any, other: Any, *, rounding_mode: str | None = None) -> TaylorModel:
-    """Division by a number may be executed as a product with its reciprocal, which may over- or underflow by itself."""
+    """Division by or of a number may be executed as a product with a reciprocal, which over- or underflows by itself.
+
+    Torch writes k / x for a number k as x.reciprocal() * k on every machine.
+    """
     if rounding_mode is not None:
         raise UnsupportedOperation(f"div(rounding_mode={rounding_mode!r})")
+    of_a_number = not isinstance(a, Tensor | TaylorModel)
     a, b = pair(a, other)
     result = divide(a, prune(b))
     if result.execution is None:
         return result
     unit: Tensor | float = 1.0
     # As a product with 1 / b: the inverse must not overflow, and what it lost below the normal numbers meets a.
-    if _is_constant(b):
+    if of_a_number or _is_constant(b):
         inverse = 1 / smallest_size(*b.range())
         result.rem = executed(result.rem, inverse, 0, result.execution)
         unit = 1 + a.magnitude()
