@@ -16,7 +16,12 @@ from liar.boxes import polynomials
 from liar.calls import MIXING, Code
 from liar.judge import Tally
 from liar.layers import Flat, random_layer
+from onelayer.ground import pinned
+from onelayer.observer import Observer
+from onelayer.proof.contract import examine
+from onelayer.proof.error import error_function
 from onelayer.proof.forward import enclose
+from onelayer.proof.recorded import understood
 from onelayer.taylor import kernels, variables
 from onelayer.taylor.core import TaylorModel
 
@@ -39,11 +44,29 @@ def enclosures(rng: Random, case: Any) -> Tally:
         case.words |= {"T": words, "centre": centre, "order": order, "execution": str(execution), "compiled": compiled}
         low, high = _boxes(rng, dim, centre)
         points = _points(low, high, execution, centre, rng)  # (B, K, D)
-        with nullcontext() if compiled else kernels.backend(False):
+        with pinned(), nullcontext() if compiled else kernels.backend(False):
+            foreign = device.type != "cpu" and not isinstance(code, ol.OneLayerTransformer | Flat)
+            if foreign and not _passes_the_door(code, low, high, execution, device):
+                tally.count["refused"] += 1
+                continue
             tally += _enclosed(code, low.to(device), high.to(device), points.to(device), order, execution)
         if tally.lies:
             break
     return tally
+
+
+def _passes_the_door(code: Code, low: Tensor, high: Tensor, execution: torch.dtype, device: torch.device) -> bool:
+    """Whether code is certified at all on this device, where kernels of torch may approximate what they are named for.
+
+    On a GPU torch multiplies by a sixth of float32 in hardswish of float64, and takes another GELU in a fused layer: what
+    does that is refused, because its values are not in the enclosures of its operations.
+    """
+    box = ol.Box(low.amin(0).tolist(), high.amax(0).tolist())
+    try:
+        examine(error_function(code, understood("0", box), box, execution, device, Observer()))
+    except ol.OnelayerError:
+        return False
+    return True
 
 
 def _subject(rng: Random, dim: int, centre: tuple[int, float] | None) -> tuple[Code, Sequence[str], torch.dtype]:
