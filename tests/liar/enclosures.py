@@ -58,8 +58,8 @@ def enclosures(rng: Random, case: Any) -> Tally:
 def _passes_the_door(code: Code, low: Tensor, high: Tensor, execution: torch.dtype, device: torch.device) -> bool:
     """Whether code is certified at all on this device, where kernels of torch may approximate what they are named for.
 
-    On a GPU torch multiplies by a sixth of float32 in hardswish of float64, and takes another GELU in a fused layer: what
-    does that is refused, because its values are not in the enclosures of its operations.
+    On a GPU torch multiplies by a sixth of float32 in hardswish of float64, and takes another GELU in a fused layer:
+    what does that is refused, because its values are not in the enclosures of its operations.
     """
     box = ol.Box(low.amin(0).tolist(), high.amax(0).tolist())
     try:
