@@ -263,6 +263,37 @@ def test_weights_with_a_named_architecture(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("architecture", ["mlp:2,5,1:tanh", "encoder:2,4,2,6,1:gelu:pre"])
+def test_weights_in_float64_stay_as_they_are(architecture: str, tmp_path: Path) -> None:
+    """Read into a model of float32 they were rounded to it, and all that was proved was of another network."""
+    kind = torch.float64
+    dense = nn.Sequential(nn.Linear(2, 5, dtype=kind), nn.Tanh(), nn.Linear(5, 1, dtype=kind))
+    model = dense if architecture.startswith("mlp") else EncoderNetwork([2, 4, 2, 6, 1], "gelu", True).to(kind).eval()
+    state = {name: torch.rand_like(value) for name, value in model.state_dict().items()}
+    model.load_state_dict(state)
+    path = tmp_path / "w.safetensors"
+    safetensors.torch.save_file(state, path)
+    network = read_network(path, architecture)
+    kept = {value.tobytes() for value in (network.tensor(name).numpy() for name in network.program.tensors)}
+    assert {value.numpy().tobytes() for value in state.values() if value.ndim == 2} <= kept
+    x = torch.randn(5, 2, dtype=kind)
+    with torch.no_grad():
+        assert torch.allclose(network(x), model(x), rtol=1e-13, atol=1e-13)
+
+
+def test_weights_of_one_number_or_of_a_narrow_format_are_refused(tmp_path: Path) -> None:
+    """layer1 and layer01 stand in no order."""
+    path = tmp_path / "w.safetensors"
+    names = {"l1": (2, 2), "l01": (2, 2)}
+    stored = {f"{name}.weight": torch.ones(shape) for name, shape in names.items()}
+    safetensors.torch.save_file(stored | {f"{name}.bias": torch.ones(2) for name in names}, path)
+    with pytest.raises(OnelayerError, match="same numbers"):
+        read_network(path, "mlp:2,2,2:tanh")
+    safetensors.torch.save_file({"0.weight": torch.ones(1, 2).half(), "0.bias": torch.ones(1).half()}, path)
+    with pytest.raises(OnelayerError, match="float64 or float32"):
+        read_network(path, "mlp:2,1:tanh")
+
+
 def test_a_foreign_file_on_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(graph([node("Tanh", ["x"], ["h"]), node("ReduceSum", ["h", "a"], ["y"])], {"a": np.array([1])}))

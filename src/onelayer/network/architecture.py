@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from onelayer.disk import read_bounded, read_tensors
 from onelayer.errors import FileError, OnelayerError
+from onelayer.formats import WIDE, either
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 
@@ -66,16 +67,19 @@ def read_weights(path: Path, architecture: str) -> RecordedNetwork:
     native = {name: array.astype(array.dtype.newbyteorder("=")) for name, array in arrays.items()}
     state = {name: torch.from_numpy(array) for name, array in native.items()}
     kinds = {value.dtype for value in state.values()}
-    if len(kinds) != 1:
-        raise FileError(f"{path}: weights of one format, float32 or float64, make a network")
+    if len(kinds) != 1 or not kinds <= {row.dtype for row in WIDE}:
+        raise FileError(f"{path}: weights of one format, {either('', WIDE)}, make a network")
     kind, sizes, words = _spelled(architecture)
     try:
-        read = _mlp if kind == "mlp" else _encoder
-        model = read(sizes, words, state)
+        model = (_mlp if kind == "mlp" else _encoder)(sizes, words)
+        # Before they are read: weights read into a coarser format would be rounded to it.
+        model.to(kinds.pop())
+        # Strictly: a tensor too many or too few means another architecture.
+        model.load_state_dict(_in_order(model, state) if kind == "mlp" else state)
     except (RuntimeError, ValueError, AssertionError) as error:
         line = " ".join(str(error).split())[:160]
         raise FileError(f"{path} does not hold the weights of {architecture!r}: {line}") from error
-    return record(model.to(kinds.pop()).eval(), (sizes[0],))
+    return record(model.eval(), (sizes[0],))
 
 
 def _spelled(architecture: str) -> tuple[str, list[int], list[str]]:
@@ -108,30 +112,31 @@ def _numbered(names: list[str]) -> bool:
     return len({re.sub(r"[0-9]+", "0", name) for name in names}) == 1
 
 
-def _mlp(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:
+def _mlp(sizes: list[int], words: list[str]) -> nn.Module:
     parts: list[nn.Module] = []
     for first, second in pairwise(sizes):
         parts += [nn.Linear(first, second), ACTIVATIONS[words[0]]()]
-    model = nn.Sequential(*parts[:-1])
-    pairs = zip(model.state_dict(), _in_order(state), strict=True)
-    model.load_state_dict({own: state[name] for own, name in pairs})
-    return model
+    return nn.Sequential(*parts[:-1])
 
 
-def _in_order(state: Mapping[str, Tensor]) -> list[str]:
-    """Names of weight and bias, layer by layer."""
+def _in_order(model: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weight and bias by the names that the model has for them, layer by layer."""
     weights = sorted((name for name in state if state[name].ndim == 2), key=_natural)
     biases = sorted((name for name in state if state[name].ndim == 1), key=_natural)
+    _need_order(state, weights, biases)
+    names = [name for pair in zip(weights, biases, strict=True) for name in pair]
+    return {own: state[name] for own, name in zip(model.state_dict(), names, strict=True)}
+
+
+def _need_order(state: Mapping[str, Tensor], weights: list[str], biases: list[str]) -> None:
     # A tensor that nobody reads means another network than the one that was named.
     if len(weights) + len(biases) != len(state):
         raise ValueError("it has tensors that are neither a weight (out, in) nor a bias (out)")
     if len(weights) > 1 and not all(map(_numbered, (weights, biases))):
         raise ValueError("the names of its layers must differ by numbers, which say their order, as 0.weight, 2.weight")
-    return [name for pair in zip(weights, biases, strict=True) for name in pair]
+    if len({str(_natural(name)) for name in state}) < len(state):
+        raise ValueError("two of its names have the same numbers, which say the order of its layers")
 
 
-def _encoder(sizes: list[int], words: list[str], state: Mapping[str, Tensor]) -> nn.Module:
-    model = EncoderNetwork(sizes, words[0], words[1] == "pre")
-    # Strictly: a tensor too many or too few means another architecture.
-    model.load_state_dict(dict(state))
-    return model
+def _encoder(sizes: list[int], words: list[str]) -> nn.Module:
+    return EncoderNetwork(sizes, words[0], words[1] == "pre")
