@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,11 +170,17 @@ REFUSED: dict[str, tuple[Callable[[Any, Tensor], Tensor], torch.dtype]] = {
     "rounded by example": (lambda model, x: (0.7 * x).type_as(model.held) * 1.0, torch.float16),
     "rounded like another": (lambda model, x: (0.7 * x).to(model.held) * 1.0, torch.float16),
     "computed in a wider format": (lambda model, x: x * (model.held + 0.1), torch.float64),
+    "drawn at every call": (lambda model, x: x + torch.rand(3), torch.float32),
+    "drawn into a tensor": (lambda model, x: x + torch.zeros(3).normal_(), torch.float32),
+    "memory as it was found": (lambda model, x: x + torch.empty(3), torch.float32),
+    "another shape": (lambda model, x: x.clamp(torch.zeros(1, 1, 1)), torch.float32),
 }
 READ: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "changed in place and read as changed": lambda model, x: F.relu(model.dense(x), inplace=True) + x,
     "a mean over no axes": lambda model, x: x.mean(dim=(), keepdim=True) * 2,
     "a constant changed in place": lambda model, x: x * model.held.clone().add_(1.0),
+    "memory that is written": lambda model, x: x + torch.empty(3).fill_(2.0),
+    "arguments by their names": lambda model, x: torch.softmax(input=x, dim=-1),
 }
 
 
@@ -198,6 +206,25 @@ def test_code_in_place_is_what_it_returns(name: str) -> None:
     x = torch.tensor([[1.0, -2.0, 4.0]])
     with torch.no_grad():
         assert torch.allclose(record(model, (3,))(x), model(x))
+
+
+def test_arguments_of_a_program_are_told_by_their_names(tmp_path: Path) -> None:
+    """Torch goes by the names: x - 2 with its arguments the other way round is still x - 2, and was read as 2 - x."""
+    model = Program(lambda model, x: x - model.held, torch.full((3,), 2.0))
+    with zipfile.ZipFile(exported(model, tmp_path)) as old, zipfile.ZipFile(tmp_path / "turned.pt2", "w") as new:
+        for item in old.infolist():
+            data = old.read(item)
+            if item.filename.endswith("models/model.json"):
+                document = json.loads(data)
+                document["graph_module"]["graph"]["nodes"][0]["inputs"].reverse()
+                data = json.dumps(document).encode()
+            new.writestr(item.filename, data)
+    x = torch.tensor([[1.0, -2.0, 4.0]])
+    with torch.no_grad():
+        assert torch.equal(torch.export.load(tmp_path / "turned.pt2").module()(x), x - 2)
+        assert torch.equal(read_network(tmp_path / "net.pt2")(x), x - 2)
+    with pytest.raises(OnelayerError, match="order"):
+        read_network(tmp_path / "turned.pt2")
 
 
 def test_recording_leaves_the_model_as_it_was() -> None:

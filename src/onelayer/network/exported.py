@@ -25,6 +25,7 @@ from onelayer.network.aten import CASTS, RULES, SAME, holds_value, written_as
 from onelayer.network.builder import NetworkWriter
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.program import MAX_VALUES
+from onelayer.network.stated import in_order, need_stated
 
 # Of the archive, packed or not: a small file may claim to be a large one.
 MAX_BYTES = 2**31
@@ -90,12 +91,10 @@ class _Archive:
             else:
                 stored = content.get("parameter_name") or content.get("buffer_name") or content["tensor_constant_name"]
                 known[name] = weights[stored]
-        if write is None or len(graph["outputs"]) != 1:
+        kinds = [list(spec) for spec in module["signature"]["output_specs"]]
+        if write is None or kinds != [["user_output"]]:
             raise FileError("a program with one input and one output is read")
-        for node in graph["nodes"]:
-            _run(write, node, known, graph["tensor_values"])
-        result = graph["outputs"][0]["as_tensor"]["name"]
-        return write.network(known[result])
+        return _written(write, graph, known)
 
     def _input(self, before: NetworkWriter | None, meta: Mapping[str, Any]) -> NetworkWriter:
         sizes = [side.get("as_int") for side in meta["sizes"]]
@@ -142,47 +141,56 @@ def _row_major(shape: list[int], strides: list[int]) -> bool:
     return all(a == b or side == 1 for a, b, side in zip(strides, wanted, shape, strict=True))
 
 
+def _written(write: NetworkWriter, graph: Mapping[str, Any], known: dict[str, Any]) -> RecordedNetwork:
+    """The network of the nodes, in their order."""
+    for node in graph["nodes"]:
+        _run(write, node, known, graph["tensor_values"])
+    (output,) = graph["outputs"]
+    return write.network(known[output["as_tensor"]["name"]])
+
+
 def _run(write: NetworkWriter, node: Mapping[str, Any], known: dict[str, Any], metas: Mapping[str, Any]) -> None:
     library, _, rest = node["target"].removeprefix("torch.ops.").partition(".")
     if library != "aten":
         raise UnsupportedOperation(str(node["target"])[:60], "a network has no such operation")
-    name = rest.partition(".")[0]
-    found = _called(write, name, node["inputs"], known)
+    name, _, overload = rest.partition(".")
+    op = getattr(getattr(torch.ops.aten, name), overload)
+    found = _called(write, name, op, node["inputs"], known)
     kind, content = next(iter(node["outputs"][0].items()))
     several = kind == "as_tensors"
     names = [item["name"] for item in (content if several else [content])]
     results = dict(zip(names, found if several else [found], strict=True))
     for result, value in results.items():
-        _need_stated(name, value, metas[result])
+        _need_stated(write, name, value, metas[result])
     known.update(results)
 
 
-def _called(write: NetworkWriter, name: str, inputs: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> Any:
+def _called(write: NetworkWriter, name: str, op: Any, inputs: Sequence[Mapping[str, Any]], known: Any) -> Any:
     """What an operation makes of its arguments: steps, or constants of constants."""
-    given = [(item["name"], item.get("kind", 1), _argument(item["arg"], known)) for item in inputs]
-    args = [value for _, kind, value in given if kind == 1]
-    # Where a tensor lies changes no value of it.
-    placed = ("device", "pin_memory", "layout")
-    kwargs = {key: value for key, kind, value in given if kind != 1 and key not in placed}
+    names = [item["name"] for item in inputs]
+    # Torch goes by the names; what has a place has it in the order of the schema.
+    first = [item["name"] for item in inputs if item.get("kind") == 1]
+    if len(set(names)) < len(names) or first != [item.name for item in op._schema.arguments[: len(first)]]:
+        raise UnsupportedOperation(name[:60], "its arguments are not in their order")
+    given = {item["name"]: _argument(item["arg"], known) for item in inputs}
+    args, kwargs = in_order(op._schema, [], given)
     if holds_value((*args, *kwargs.values())):
         return written_as(write, name, args, kwargs)
-    return _constant(name, args, kwargs)
+    return _constant(name, op, args, kwargs)
 
 
-def _need_stated(name: str, value: Any, meta: Mapping[str, Any]) -> None:
-    """A constant has the format that the program says: torch's default one may have been another there."""
-    if isinstance(value, Tensor) and _FORMATS.get(meta["dtype"]) != value.dtype:
-        raise UnsupportedOperation(f"{name[:40]} of constants", f"{value.dtype} here, and another format there")
+def _need_stated(write: NetworkWriter, name: str, value: Any, meta: Mapping[str, Any]) -> None:
+    """A result is what the program says of it: torch's default format may have been another one there."""
+    need_stated(write, name, value, [side.get("as_int") for side in meta["sizes"]], _FORMATS.get(meta["dtype"]))
 
 
-def _constant(name: str, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
+def _constant(name: str, op: Any, args: list[Any], kwargs: Mapping[str, Any]) -> Any:
     """What torch itself makes of constants, in their own formats: the quotient of two integers is no float64.
 
     Tried without numbers first: a small program may ask for a large tensor.
     """
     if name not in {*MADE, *RULES, *SAME, *CASTS} - {"dropout", "feature_dropout"}:
         raise UnsupportedOperation(name[:60], "a saved network has no such operation")
-    op = getattr(torch.ops.aten, name)
     given = {key: value for key, value in kwargs.items() if value is not None}
     shapes, named = tree_map_only(Tensor, lambda value: value.to("meta"), (args, given))
     nowhere = {} if tree_any(_is_tensor, args) else {"device": "meta"}
