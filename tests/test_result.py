@@ -155,3 +155,33 @@ def test_ends_of_an_attempt_are_rounded_outward() -> None:
 def test_a_bound_that_was_reached_is_said_rounded_up(made: Approximation) -> None:
     said = replace(made, certificate=replace(made.certificate, status="proved", eps=1.0, upper=0.12341)).outcome()
     assert float(said.split("<=")[1]) >= 0.12341
+
+
+def changed_in_place(kind: str) -> Approximation:
+    """A result whose module is no longer what was certified."""
+    model = small_model()
+    a = Approximation(model, certify(model, f, BOX, 1e-2, order=3), as_target(f, BOX))
+    if kind == "number":
+        a.model.own("b_R").data += 1.0
+    else:
+        a.model.float()
+    return a
+
+
+@pytest.mark.parametrize("kind", ["number", "format"])
+@pytest.mark.parametrize("use", ["save", "c", "torch", "coq", "guarded", "draw", "to_html", "explain"])
+def test_a_model_that_was_changed_in_place_states_no_bound(kind: str, use: str, tmp_path: Path) -> None:
+    a = changed_in_place(kind)
+    uses = {
+        "save": lambda: a.save(tmp_path / "a"),
+        "c": lambda: a.export("c", tmp_path / "wave.c"),
+        "torch": lambda: a.export("torch", tmp_path / "t", guard="raise"),
+        "coq": lambda: a.export("coq", tmp_path / "wave.v"),
+        "guarded": a.guarded,
+        "draw": a.draw,
+        "to_html": lambda: a.to_html(tmp_path / "a.html"),
+        "explain": a.explain,
+    }
+    with pytest.raises(OnelayerError, match="other weights than the model has"):
+        uses[use]()
+    assert list(tmp_path.iterdir()) == []

@@ -84,16 +84,24 @@ class Approximation:
         # A result is believed as it stands, so what does not belong together is refused when it is put together.
         if self.gradient is not None and self.gradient.weights_sha256 != self.certificate.weights_sha256:
             raise OnelayerError("the two certificates were made for other weights; certify the model again")
-        if weights_sha256(self.model) != self.certificate.weights_sha256:
-            raise OnelayerError(
-                "the certificate was made for other weights than the model has; certify the model again"
-            )
+        self.need_certified()
         executed = format_of(self.model.dtype).execution
         claimed = self.certificate.arithmetic
         if claimed not in (REAL, executed):
             raise OnelayerError(
                 f"the certificate speaks of {claimed}, the weights are stored for {executed}; "
                 "convert the model first and certify it then"
+            )
+
+    def need_certified(self) -> None:
+        """OnelayerError unless the model has the weights that were certified, number by number and in their format.
+
+        A module can be changed in place: ``model.float()`` does, and so does an optimiser. Whatever states the bound of
+        the layer or guards its domain asks first.
+        """
+        if weights_sha256(self.model) != self.certificate.weights_sha256:
+            raise OnelayerError(
+                "the certificate was made for other weights than the model has; certify the model again"
             )
 
     @property
@@ -175,6 +183,7 @@ class Approximation:
         Everything is written beside the folder first. A new folder then appears at once. Into an existing one the files
         are moved one by one, the certificate last: at any moment the folder is the old proof, the new one, or refused.
         """
+        self.need_certified()
         # Values first: slopes without them would be a claim about a layer that is not there.
         path = written(Path(folder), self.model, self.certificate)
         beside = path / GRADIENT
@@ -190,6 +199,7 @@ class Approximation:
 
         ``f`` is needed only for a loaded proof whose function was not recorded.
         """
+        self.need_certified()
         return late("pictures.drawing", "drawn")(self, path, f=f)
 
     def explain(self, **options: Any) -> Any:
@@ -215,6 +225,7 @@ class Approximation:
 
         The model itself stays as it is: a layer knows no domain.
         """
+        self.need_certified()
         return Guarded(self.model, self.box, guard)
 
     def export(self, to: str, path: str | os.PathLike[str], **options: Any) -> Any:
@@ -234,6 +245,7 @@ class Approximation:
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
         """One page with the live view: drag a point and watch attention, values, hidden units and T(x) move."""
+        self.need_certified()
         written: Path = late("pictures.live_page", "to_html")(self, path, title=title)
         return written
 

@@ -43,9 +43,13 @@ class Source:
 
 
 def source_of(a: Exportable, box: Box | None = None) -> Source:
-    """Model and box of an approximation or a fitted estimator, or a bare model with a given box."""
+    """Model and box of an approximation or a fitted estimator, or a bare model with a given box.
+
+    OnelayerError for an approximation whose model has other weights than were certified.
+    """
     if isinstance(a, Approximation):
-        return Source(a.model, box or a.box)
+        a.need_certified()
+        return Source(a.model, _fitting(a.model, box) or a.box)
     if isinstance(a, OneLayerTransformer):
         return Source(a, _fitting(a, box))
     # Estimators are known by what they have, so that this room imports none of them.
@@ -54,6 +58,13 @@ def source_of(a: Exportable, box: Box | None = None) -> Source:
         return Source(given.model_, _fitting(given.model_, box) or given.box_)
     kinds = "an Approximation, a OneLayerTransformer or a fitted estimator"
     raise OnelayerError(f"{kinds} can be exported, not {type(given).__name__}")
+
+
+def guarded_box(a: Exportable, source: Source) -> Box:
+    """The box that a guard of ``a`` keeps: what was certified, however large the export was laid out."""
+    if isinstance(a, Approximation):
+        return a.box
+    return source.domain
 
 
 def _fitting(model: OneLayerTransformer, box: Box | None) -> Box | None:

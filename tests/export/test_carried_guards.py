@@ -91,3 +91,12 @@ def test_points_of_any_batch_shape_are_guarded(guard: str, tmp_path: Path) -> No
     assert layer(points[:0]).shape == (0,)
     with pytest.raises(ValueError, match="2 of 6 points lie outside"):
         folder("raise", tmp_path)(torch.cat([points[:4], points[4:] + 9]).reshape(2, 3, 2))
+
+
+def test_a_guard_keeps_the_certified_box_of_a_larger_export() -> None:
+    pytest.importorskip("transformers", reason="the extra hf is not installed")
+    from onelayer.export.huggingface import to_huggingface
+
+    larger = to_huggingface(summed(), box=Box([-1.0, -1.0], [3.0, 3.0]), guard="raise")
+    with pytest.raises(ValueError, match="1 of 1 points lie outside"):
+        larger(torch.tensor([[2.0, 1.0]], dtype=torch.float64))

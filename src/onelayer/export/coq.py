@@ -54,6 +54,7 @@ def certificate_text(
     a: Approximation, eps: Fraction | float | None = None, integers: str = "plain", method: str | None = None
 ) -> str:
     """The text of the file, by the "verifier" or the "tactic"; without a method, by the one that suits T and f."""
+    a.need_certified()
     formula = _formula(a)
     bound = _claim(a) if eps is None else Fraction(eps)
     problem = _problem(a, formula, bound)

@@ -13,7 +13,7 @@ from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
 from onelayer.formats import spelled
 from onelayer.guard import carried
-from onelayer.source import Exportable, need_softmax, source_of
+from onelayer.source import Exportable, guarded_box, need_softmax, source_of
 
 if TYPE_CHECKING:
     from onelayer.export.gpt2 import OneLayerGPT2
@@ -37,7 +37,7 @@ def to_huggingface(
     size = ANCHORS[source.model.dtype] if anchor is None else anchor
     anchored = Anchoring.of(drawn, size)
     dtype = spelled(source.model.dtype)
-    kept = carried(guard, source.domain, source.model.dtype)
+    kept = carried(guard, guarded_box(a, source), source.model.dtype)
     block = _gpt2_arguments(drawn, anchored)
     config = OneLayerGPT2Config(layer=drawn.config.to_dict(), block=block, dtype=dtype, **kept)
     model = OneLayerGPT2(config)

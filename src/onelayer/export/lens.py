@@ -21,7 +21,7 @@ from onelayer.extras import require
 from onelayer.guard import carried
 from onelayer.layer.config import Config
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.source import Exportable, need_softmax, source_of
+from onelayer.source import Exportable, guarded_box, need_softmax, source_of
 
 PATTERN = "blocks.0.attn.hook_pattern"
 
@@ -87,7 +87,7 @@ def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = Non
     """
     require("transformer_lens", "lens")
     source = source_of(a, box)
-    kept = carried(guard, source.domain, source.model.dtype)
+    kept = carried(guard, guarded_box(a, source), source.model.dtype)
     need_softmax(source.model, "TransformerLens")
     if source.model.config.layout == "tokens":
         return replace(_sequence_lens(source.model, plan(source)), **kept)
