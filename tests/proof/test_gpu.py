@@ -10,6 +10,7 @@ import torch
 
 import onelayer as ol
 from onelayer.build.lookup.solve import solve_axis, solved_on
+from onelayer.errors import ModelAssumptionError
 from onelayer.proof import cost
 from onelayer.proof.certify import certify
 from onelayer.proof.error import ErrorFunction
@@ -114,3 +115,32 @@ def test_assumptions_about_the_device() -> None:
     a, b = (torch.full((1,), value, dtype=torch.float64, device="cuda") for value in (1 + 2.0**-30, -1 - 2.0**-29))
     assert float(torch.addcmul(b, a, a)) in (0.0, 2.0**-60)  # fused or not, and nothing else
     assert cost._room(torch.device("cuda"))[0] > 0
+
+
+@pytest.mark.parametrize("name", ["hardswish", "fused GELU"])
+def test_code_that_a_gpu_approximates_is_refused_there_and_certified_on_the_cpu(name: str) -> None:
+    """There torch multiplies by a sixth of float32 in hardswish of float64, and takes another GELU in a fused layer."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(2, 1, 4, activation="gelu", batch_first=True)
+    body = torch.nn.Hardswish() if name == "hardswish" else _OneToken(layer)
+    model = (
+        torch.nn.Sequential(torch.nn.Linear(2, 2), body, torch.nn.Linear(2, 1)).double().eval().requires_grad_(False)
+    )
+
+    def nothing(x: torch.Tensor) -> torch.Tensor:
+        return 0.0 * x[..., :1]
+
+    assert certify(model, nothing, UNIT, gap=1.0).status == "proved"
+    with pytest.raises(ModelAssumptionError, match="its operations on enclosures exclude"):
+        certify(model, nothing, UNIT, gap=1.0, device="cuda")
+
+
+class _OneToken(torch.nn.Module):
+    """A layer for sequences on sequences of one token."""
+
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x[:, None])[:, 0]
