@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -52,3 +54,12 @@ def test_one_pair_of_numbers_is_one_interval() -> None:
         assert as_box(pair) == Box([0.0], [1.0])  # type: ignore[arg-type]
     with pytest.raises(OnelayerError, match="empty box"):
         as_box((1, 0))
+
+
+def test_what_a_box_shows_of_itself_is_the_box() -> None:
+    """2 pi to six digits, 6.28319, lies outside; a claim on the shown box would be one on a larger set."""
+    box = Box([0, -1e-7], [2 * math.pi, 2.5])
+    assert repr(box) == "Box([0, 6.283185307179586] x [-1e-07, 2.5])"
+    assert box.sides == ["[0.0, 6.283185307179586]", "[-1e-07, 2.5]"]
+    assert repr(Box([[0.1]], [[math.pi]])) == "Box(shape=(1, 1), in [0.1, 3.141592653589793])"
+    assert repr(Box({"v[m/s]": (0, 1 / 3)})) == "Box(v[m/s] in [0, 0.3333333333333333])"

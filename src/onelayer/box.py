@@ -73,6 +73,12 @@ class Box:
             labels.append(f"x[{place}]")
         return labels
 
+    @property
+    def sides(self) -> list[str]:
+        """Every interval with its exact ends: "[0.0, 6.283185307179586]"."""
+        ends = zip(self.lower.flatten().tolist(), self.upper.flatten().tolist(), strict=True)
+        return [f"[{low!r}, {high!r}]" for low, high in ends]
+
     def named(self, names: Sequence[str]) -> Box:
         """The same set with other names."""
         return Box(self.lower, self.upper, names=names)
@@ -151,13 +157,19 @@ class Box:
     def __repr__(self) -> str:
         if self.lower.ndim == 1 and self.dim <= 10:
             ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
-            sides = [f"[{a:.6g}, {b:.6g}]" for a, b in ends]
+            sides = [f"[{_shortest(a)}, {_shortest(b)}]" for a, b in ends]
             if not self.names:
                 return f"Box({' x '.join(sides)})"
             named = map(" in ".join, zip(self.names, sides, strict=True))
             return f"Box({', '.join(named)})"
-        hull = f"[{self.lower.min():.6g}, {self.upper.max():.6g}]"
+        hull = f"[{_shortest(float(self.lower.min()))}, {_shortest(float(self.upper.max()))}]"
         return f"Box(shape={tuple(self.shape)}, in {hull})"
+
+
+def _shortest(end: float) -> str:
+    """An end as it is: six digits where these are all, since a claim on what is shown is about the box itself."""
+    short = f"{end:.6g}"
+    return short if float(short) == end else repr(end)
 
 
 # Whatever a user calls a box.

@@ -78,6 +78,8 @@ def test_file_tells_what_was_proved(approximation, tmp_path) -> None:
     assert facts["certificate"] == str(approximation.certificate)
     assert facts["weights_sha256"] == approximation.certificate.weights_sha256
     assert facts["function"] == approximation.certificate.function
+    assert facts["domain"] == "x1 in [0.0, 6.283185307179586], x2 in [0.0, 6.283185307179586]"
+    assert "is not in the bound" in facts["covers"]
     assert [file.name for file in path.parent.iterdir()] == ["sin.onnx"]
 
 

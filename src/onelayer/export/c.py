@@ -191,11 +191,9 @@ def _ends(source: Source) -> dict[str, Tensor]:
 
 def _sides(box: Box) -> str:
     """The sides of a domain, with what stands in which place of x: "x[0] = v [m/s] in [1.0, 2.0], x[1] = ..."."""
-    pairs = zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True)
-    sides = [f"[{a!r}, {b!r}]" for a, b in pairs]
     if not box.names:
-        return " x ".join(sides)
-    places = enumerate(zip(box.labels, sides, strict=True))
+        return " x ".join(box.sides)
+    places = enumerate(zip(box.labels, box.sides, strict=True))
     return ", ".join(f"x[{at}] = {label} in {side}" for at, (label, side) in places)
 
 

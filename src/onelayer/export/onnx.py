@@ -21,6 +21,12 @@ from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 from onelayer.result import Approximation
 from onelayer.source import Exportable, Source, source_of
 
+# Whoever runs the file chooses how: a runtime has an exponential and an order of sums of its own.
+COVERS = (
+    "onelayer's own forward pass of these weights; a runtime rounds at places of its own, with elementary functions of "
+    "its own, and that rounding is not in the bound"
+)
+
 
 def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None, named: bool = False) -> Path:
     """Write ``a`` as an ONNX file in its own dtype; returns the path. Of a narrow format x and y are float32 numbers.
@@ -47,7 +53,8 @@ def onnx_model(a: Exportable, *, guard: str | None = None, named: bool = False) 
     facts = {"weights_sha256": weights_sha256(source.model)}
     if isinstance(a, Approximation):
         certificate = a.certificate
-        facts |= {"certificate": str(certificate), "domain": repr(a.box), "function": certificate.named_function}
+        facts |= {"certificate": str(certificate), "function": certificate.named_function, "covers": COVERS}
+        facts["domain"] = ", ".join(map(" in ".join, zip(a.box.labels, a.box.sides, strict=True)))
         facts |= {"inputs": ", ".join(a.box.names)} if a.box.names else {}
     if guard is not None:
         facts["guard"] = guard
