@@ -28,6 +28,7 @@ from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics, Recall, to_text
+from onelayer.network.file import network_sha256
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.program import NetworkProgram, Step
 from onelayer.proof.certificate import Certificate
@@ -329,6 +330,21 @@ def test_a_number_that_the_format_does_not_have_is_no_factor(
     assert not abs(at_low - number * low) <= upper
     plain = certify(network, f"{number!r}*x1", Box([low], [2 * low]), max_boxes=1)
     forged = replace(plain, status="proved", eps=upper, upper=upper, lower=0.0, witness=None)
+    assert refused(written(tmp_path / "forged", network, forged))
+
+
+@pytest.mark.parametrize("op", ["sum", "mean"])
+def test_errors_of_many_numbers_add_up_to_an_overflow(op: str, tmp_path: Path) -> None:
+    """Of small real numbers, whose executed ones are not: each is a step of float32 at 2^116 too large."""
+    large, step = 0.96875 * 2.0**116, 0.515625 * 2.0**92
+    moves = [Step("shift", (at,), (1,), by) for at, by in enumerate([large, step, -large, -step])]
+    many = Step("scale", (4,), (1,), 8e6), Step("arrange", (5,), (20000,), None, (0,) * 20000), Step(op, (6,), ())
+    network = RecordedNetwork(NetworkProgram((1,), (*moves, *many), {"format": (1,)}), {"format": torch.zeros(1)})
+    assert float(network(torch.tensor([[0.5]]))) == math.inf
+    one = RecordedNetwork(NetworkProgram((1,), (Step("sum", (0,), ()),), {"format": (1,)}), {"format": torch.zeros(1)})
+    plain = certify(one, "x1", Box([0.5], [0.5]), max_boxes=1)
+    signed = {"function": "0", "weights_sha256": network_sha256(network), "lower": 0.0, "witness": None}
+    forged = replace(plain, status="proved", eps=1e43, upper=1e43, **signed)
     assert refused(written(tmp_path / "forged", network, forged))
 
 

@@ -288,7 +288,7 @@ def _added(run: Evaluation, step: StoredStep, row: Entries, start: int, args: li
     ex = run.execution
     count = len(row.items)
     item = added_up(row.items)
-    error = ZERO if ex is None else ex.safe(ex.summed(row.sizes(), row.errors), sum(row.sizes(), ZERO))
+    error = ZERO if ex is None else ex.safe(ex.summed(row.sizes(), row.errors), sum(row.reach(), ZERO))
     if step.op == "mean":
         item = item.scaled(1 / arb(count))
         error = ZERO if ex is None else ex.rounded(size_of(item), error / count, 2)
