@@ -183,6 +183,7 @@ def reconfigured(folder: Path, **config: object) -> None:
         {"heads": []},
         {"d_model": 2**62},
         {"d_model": 1e999},
+        {"pieces": None},
     ],
     ids=lambda config: ", ".join(config),
 )

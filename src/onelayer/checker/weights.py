@@ -171,7 +171,7 @@ def _consistent(config: dict[str, Any]) -> bool:
     each = config["readout"] == "each"
     pieces = config.get("pieces")
     rules = [
-        pieces is None or (type(pieces) is int and pieces > 0 and not config["ramps"]),
+        "pieces" not in config or (type(pieces) is int and pieces > 0 and not config["ramps"]),
         (config["layout"] == "pieces") == (pieces is not None),
         pieces is None or config["readout"] == "first",
         config["d_model"] > 0,
