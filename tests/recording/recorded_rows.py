@@ -49,6 +49,7 @@ RECORDED = {
     "any": "torch.where((x > 1).any(dim=-1, keepdim=True), x, 1)",
     "bitwise_and": "torch.where(torch.bitwise_and(x > 0.2, other=x < 1), x, 3)",
     "bitwise_not": "torch.where(torch.bitwise_not(x > 0.2), x, 3)",
+    "bitwise_xor": "torch.where(torch.bitwise_xor(x > 0.2, other=x < 1), x, 3)",
     "bitwise_or": "torch.where(torch.bitwise_or(x > 1, other=x < 0.3), x, 3)",
     "ceil": "torch.ceil(3 * x)",
     "eq": "torch.where(torch.eq(x, other=0.25), 7, x)",
@@ -66,6 +67,8 @@ RECORDED = {
     "less": "torch.where(torch.less(x, other=0.5), x, 1)",
     "less_equal": "torch.where(torch.less_equal(x, other=0.5), x, 1)",
     "logical_and": "torch.where(torch.logical_and(x > 0.2, other=x < 1), x, 3)",
+    "logical_xor": "torch.where(torch.logical_xor(x > 0.2, other=x < 1), x, 3)",
+    "xor": "torch.where((x > 0.2) ^ (x < 1), x, 3); torch.where(M ^ (x > 0.3), x, 3)",
     "logical_not": "torch.where(torch.logical_not(x > 0.2), x, 3)",
     "logical_or": "torch.where(torch.logical_or(x > 1, other=x < 0.3), x, 3)",
     "lt": "torch.where(x < 0.5, x, 2 * x)[..., 0]; torch.where((x[..., :1] < 0.5).expand(-1, -1, 3), x, 2 * x); "

@@ -14,7 +14,7 @@ from onelayer.recording.choices import where
 from onelayer.recording.dispatch import operation, same_type
 from onelayer.recording.network import linear, matmul
 from onelayer.recording.reductions import mean, total
-from onelayer.recording.symbolic import CPU, MINUS_INFINITY, ZERO, Recording, Symbolic, lift
+from onelayer.recording.symbolic import CPU, MINUS_INFINITY, ZERO, Recording, Symbolic, Truth, lift
 
 
 @operation("softmax", neutral="_stacklevel")
@@ -79,6 +79,9 @@ def attention(
 
 
 def _weights(tape: Recording, query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> Symbolic:
+    # A mask of comparisons is neither bool to torch's tests nor a number to add.
+    if isinstance(mask, Truth):
+        raise UnsupportedOperation("scaled_dot_product_attention(attn_mask)", "a mask that depends on x jumps")
     q = lift(tape, query)
     k = lift(tape, key)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)

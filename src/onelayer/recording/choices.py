@@ -14,7 +14,16 @@ from onelayer.errors import UnsupportedOperation
 from onelayer.language.conditions import COMPARISONS, Both, Condition, Known, Not, either
 from onelayer.recording.algebra import div, of_two, unary
 from onelayer.recording.dispatch import operation
-from onelayer.recording.symbolic import CPU, Recording, Symbolic, Truth, lift, positions
+from onelayer.recording.symbolic import (
+    CPU,
+    INFINITE,
+    MINUS_INFINITY,
+    Recording,
+    Symbolic,
+    Truth,
+    lift,
+    positions,
+)
 
 _NAMES = {
     ">": ("gt", "greater"),
@@ -28,8 +37,8 @@ _NAMES = {
 
 def _compared(sign: str) -> Callable[..., Truth]:
     def compare(tape: Recording, input: Any, other: Any) -> Truth:
-        a = lift(tape, input).ids
-        b = lift(tape, other).ids
+        a = _finite(tape, input).ids
+        b = _finite(tape, other).ids
         shape = np.broadcast_shapes(tuple(a.shape), tuple(b.shape))
         left = a.expand(shape).flatten().tolist()
         right = b.expand(shape).flatten().tolist()
@@ -38,6 +47,14 @@ def _compared(sign: str) -> Callable[..., Truth]:
         return Truth.of(tape, found, shape)
 
     return compare
+
+
+def _finite(tape: Recording, value: Any) -> Symbolic:
+    """The entries of a value, of which none is infinite: there is no node to compare, or to choose."""
+    lifted = lift(tape, value)
+    if bool((lifted.ids == MINUS_INFINITY).any()):
+        raise UnsupportedOperation("-inf", INFINITE)
+    return lifted
 
 
 for _sign, _spelled in _NAMES.items():
@@ -80,6 +97,12 @@ def logical_or(tape: Recording, input: Any, other: Any) -> Truth:
     return _joined(tape, "or", either, input, other)
 
 
+@operation("logical_xor", "xor", "bitwise_xor")
+def logical_xor(tape: Recording, input: Any, other: Any) -> Truth:
+    """One and not the other."""
+    return _joined(tape, "xor", lambda p, q: either(Both(p, Not(q)), Both(Not(p), q)), input, other)
+
+
 @operation("logical_not", "invert", "bitwise_not")
 def logical_not(tape: Recording, input: Any) -> Truth:
     """The opposite."""
@@ -91,12 +114,12 @@ def logical_not(tape: Recording, input: Any) -> Truth:
 @operation("where")
 def where(tape: Recording, condition: Any, input: Any, other: Any) -> Symbolic:
     """A choice between entries; what is chosen nowhere is not in the formula."""
-    a = lift(tape, input).ids
-    b = lift(tape, other).ids
     # What does not depend on x is decided now: the formula has no choice in it.
     if isinstance(condition, Tensor) and condition.dtype == torch.bool:
-        return Symbolic(tape, torch.where(condition, a, b))
+        return Symbolic(tape, torch.where(condition, lift(tape, input).ids, lift(tape, other).ids))
     known = truth(tape, condition, "where")
+    a = _finite(tape, input).ids
+    b = _finite(tape, other).ids
     shape = np.broadcast_shapes(tuple(known.shape), tuple(a.shape), tuple(b.shape))
     conditions = Truth(tape, known.ids.expand(shape)).conditions
     first = a.expand(shape).flatten().tolist()

@@ -34,6 +34,10 @@ JOINING = _words("""
     stack cat concat concatenate hstack vstack column_stack meshgrid atleast_1d atleast_2d atleast_3d broadcast_tensors
     block_diag
 """)
+# Those of them that put zeros where there was no entry.
+FILLING = _words("tril triu diag diag_embed")
+# Those that give a view where the layout in memory allows it, and a copy elsewhere.
+LAID_OUT = _words("reshape reshape_as flatten unflatten ravel contiguous")
 SHAPED_LIKE = _words("reshape_as view_as expand_as")
 IDENTITY = _words("detach requires_grad cpu cuda positive pos")
 CASTS = {
@@ -63,6 +67,7 @@ HINTS = {
     "msort": "it sorts across the batch; use torch.sort(x, dim=-1).values",
     "copy_": "build the result with torch.stack or torch.cat",
 }
+NUMBERS_FIRST = "choose numbers by each comparison first"
 UNKNOWN = "it is not in the formula language; write f with operations that are, or give lipschitz="
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 Operation = TypeVar("Operation", bound=Callable[..., Any])
@@ -92,6 +97,9 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     if tape is None:
         raise UnsupportedOperation(full_name, "it was called without any value of x")
     name, in_place = _spelled(full_name)
+    # As a method it is of the first choice, and the condition comes second.
+    if func is Tensor.where:
+        args = _condition_first(args)
     if name in DISCONTINUOUS:
         raise UnsupportedOperation(name, f"it is discontinuous; {CHOOSE}, or use torch.floor, torch.sign")
     # A plain tensor holds numbers: there is no place in it for what depends on x.
@@ -102,6 +110,7 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     if name in IDENTITY:
         return args[0]
     if name in MOVING:
+        _refuse_elsewhere(name, args, kwargs)
         return _moved(tape, func, name, args, kwargs)
     if name not in OPERATIONS:
         raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, UNKNOWN)))
@@ -109,6 +118,14 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
 
 
 Symbolic.dispatch = staticmethod(dispatch)
+
+
+def _condition_first(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of x.where(condition, other) in the order of torch.where."""
+    if len(args) != 3:
+        raise UnsupportedOperation("where", "write torch.where(condition, a, b)")
+    first, condition, other = args
+    return condition, first, other
 
 
 def same_type(dtype: torch.dtype | None) -> None:
@@ -214,8 +231,6 @@ def _tensor_type(value: Any) -> torch.dtype:
 
 def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Apply torch's own function to positions. Of a single tensor everything but its entries must be free of x."""
-    if "out" in kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
-        raise UnsupportedOperation(name, "neither out= nor a reinterpreting dtype can be recorded")
     if name in JOINING:
         return _joined(tape, func, name, args, kwargs)
     shaped = {key: _shape_of(name, value) for key, value in kwargs.items()}
@@ -225,9 +240,23 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     if find_tape((rest, shaped)) is not None:
         raise UnsupportedOperation(name, "an index that depends on x is discontinuous")
     if isinstance(first, Truth):
+        _refuse_filling(name)
         return Truth(tape, func(first.ids, *rest, **shaped))
-    moved = func(lift(tape, first).ids, *rest, **shaped)
-    return _wrap(tape, name, moved)
+    ids = lift(tape, first).ids
+    if name in LAID_OUT:
+        return Symbolic(tape, tape.twins.taken(ids, lambda entries: func(entries, *rest, **shaped)))
+    return _wrap(tape, name, func(ids, *rest, **shaped))
+
+
+def _refuse_elsewhere(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    if "out" in kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+        raise UnsupportedOperation(name, "neither out= nor a reinterpreting dtype can be recorded")
+
+
+def _refuse_filling(name: str) -> None:
+    # Position 0 is the number 0 among numbers, and among conditions the first of them.
+    if name in FILLING:
+        raise UnsupportedOperation(f"{name} of a comparison", f"{NUMBERS_FIRST}, torch.where(x > 0, 1, 0)")
 
 
 def _joined(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -245,9 +274,11 @@ def _shape_of(name: str, value: Any) -> Any:
 
 
 def _entries(tape: Recording, value: Any) -> Any:
+    if isinstance(value, Truth):
+        raise UnsupportedOperation("stacked comparisons", f"{NUMBERS_FIRST}, torch.where(x > 0, 1, 0)")
     if isinstance(value, (Symbolic, Tensor)):
         return lift(tape, value).ids
-    if isinstance(value, (list, tuple)) and any(isinstance(part, (Symbolic, Tensor)) for part in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(part, (Symbolic, Truth, Tensor)) for part in value):
         return [_entries(tape, part) for part in value]
     return value
 

@@ -6,8 +6,9 @@ refused by name, with what to write instead; nothing is ever evaluated on sample
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 
 from onelayer.errors import OnelayerError, UnsupportedOperation
-from onelayer.language.functions import interpolate
-from onelayer.recording.algebra import add, div, mul, sub, unary
-from onelayer.recording.choices import truth, where
-from onelayer.recording.dispatch import UNKNOWN, dispatch
-from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift, positions
+from onelayer.recording.dispatch import CASTS, UNKNOWN, dispatch
+from onelayer.recording.numpy_functions import OWN, select
+from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
 
 WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]), np.where(x > 0, a, b), np.stack([a, b])"
 CONVERTED = f"Python control flow, math functions, np.vectorize and np.array cannot be recorded; {WHOLE}"
@@ -28,10 +27,10 @@ CONVERTED = f"Python control flow, math functions, np.vectorize and np.array can
 _TORCH = {
     "absolute": "abs", "fabs": "abs", "subtract": "sub", "multiply": "mul", "true_divide": "div", "divide": "div",
     "power": "pow", "negative": "neg", "positive": "clone", "mod": "remainder", "arctan2": "atan2", "expit": "sigmoid",
-    "max": "amax", "min": "amin", "concatenate": "cat", "dot": "matmul", "expand_dims": "unsqueeze",
-    "repeat": "repeat_interleave", "copy": "clone", "invert": "logical_not", "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or", "vdot": "dot", "concat": "cat", "permute_dims": "permute",
-    "gammaln": "lgamma",
+    "concatenate": "cat", "expand_dims": "unsqueeze", "repeat": "repeat_interleave", "copy": "clone",
+    "invert": "logical_not", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "concat": "cat",
+    "permute_dims": "permute",
+    "gammaln": "lgamma", "equal": "eq", "bitwise_xor": "logical_xor",
 }  # fmt: skip
 _KEYWORDS = {"axis": "dim", "axes": "dims", "keepdims": "keepdim", "a_min": "min", "a_max": "max"}
 _NOT_GIVEN = np._NoValue
@@ -71,9 +70,11 @@ class Array(NDArrayOperatorsMixin):
         if how != "__call__" or any(value is not None for value in kwargs.values()):
             name = f"np.{ufunc.__name__}"
             raise UnsupportedOperation(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
+        _need_known(ufunc)
         return _called(ufunc.__name__, args, {})
 
     def __array_function__(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        _need_known(func)
         return _called(func.__name__, args, dict(kwargs))
 
     def __getattr__(self, name: str) -> Any:
@@ -85,7 +86,8 @@ class Array(NDArrayOperatorsMixin):
         """A copy in float64; other formats are refused."""
         if np.dtype(dtype) != np.float64:
             raise UnsupportedOperation(f"astype({np.dtype(dtype)})", "f is taken in float64; leave the cast out")
-        return Array(lift(self.inner.tape, self.inner))
+        numbers = lift(self.inner.tape, self.inner)
+        return Array(Symbolic(numbers.tape, numbers.ids.clone()))
 
     def transpose(self, *axes: Any) -> Array:
         """The dimensions in another order, by default the opposite one."""
@@ -98,10 +100,12 @@ class Array(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Array:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts):
-            # torch has no views that run backwards; a copy is the same as long as nothing is written into it
-            ids = np.ascontiguousarray(self.inner.ids.numpy()[index])
-            return self._with(torch.as_tensor(ids, device="cpu", dtype=torch.int64))
-        return Array(self.inner[_index(index)])
+            # torch has no views that run backwards.
+            return self._with(self.inner.tape.twins.taken(self.inner.ids, partial(_backwards, index)))
+        found = self.inner[_index(index)]
+        # One entry by whole numbers alone is a number in NumPy, and no view: what is written later is not seen by it.
+        alone = found.ndim == 0 and not any(part is Ellipsis for part in parts)
+        return self._with(found.ids.clone()) if alone else Array(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(self.inner, Symbolic):
@@ -124,6 +128,12 @@ class Array(NDArrayOperatorsMixin):
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperation("np.array(x)", CONVERTED)
+
+
+def _backwards(index: Any, entries: Tensor) -> Tensor:
+    """The entries at an index that runs backwards somewhere."""
+    taken = np.ascontiguousarray(entries.numpy()[index])
+    return torch.as_tensor(taken, device="cpu", dtype=torch.int64)
 
 
 def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
@@ -152,6 +162,18 @@ def _result(value: Any) -> Any:
     return torch.as_tensor(array, dtype=torch.float64, device="cpu")
 
 
+# Functions of np.linalg that mean what np's of the same name do, and its norm.
+_OF_LINALG = [getattr(np.linalg, name, None) for name in ("norm", "matmul", "outer")]
+
+
+def _need_known(function: Any) -> None:
+    """Functions are known by their names: one of another library, or of a corner of NumPy, may mean something else."""
+    name = function.__name__
+    homes = (np, sys.modules.get("scipy.special"))
+    if function not in _OF_LINALG and not any(getattr(home, name, None) is function for home in homes):
+        raise UnsupportedOperation(f"{getattr(function, '__module__', None) or 'a foreign'} {name}", WHOLE)
+
+
 def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """One NumPy function or method, recorded."""
     given = [_torch(arg) for arg in args]
@@ -177,16 +199,23 @@ def _missing(*args: Any, **kwargs: Any) -> Any:
     raise UnsupportedOperation("a function without a torch version", WHOLE)
 
 
-# Kinds of NumPy numbers that have a tensor.
-_TYPES = {"f": torch.float64, "i": torch.int64, "u": torch.int64, "b": torch.bool}
+# Characters of NumPy's formats, and tensors that hold all their numbers; with float64 uint64 is promoted to float64.
+_TYPES = {
+    "d": torch.float64,
+    "f": CASTS["float"],
+    "e": CASTS["half"],
+    "?": torch.bool,
+    **dict.fromkeys("bhilqBHI", torch.int64),
+    **dict.fromkeys("LQ" if np.dtype("L").itemsize == 8 else "Q", torch.float64),
+}
 
 
 def _torch(value: Any) -> Any:
     """Arrays as tensors, recorded ones as what they hold; all else as it is."""
     if isinstance(value, Array):
         return value.inner
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _TYPES:
-        kind = _TYPES[value.dtype.kind]
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.char in _TYPES:
+        kind = _TYPES[value.dtype.char]
         array = np.ascontiguousarray(value)
         return torch.as_tensor(array, dtype=kind, device="cpu").reshape(value.shape)
     # A list with recorded entries is stacked or joined by whoever gets it; one of numbers is a constant.
@@ -211,130 +240,28 @@ def _index(index: Any) -> Any:
     return _torch(index)
 
 
-def _variance(name: str) -> Callable[..., Any]:
-    """np.var and np.std divide by n - ddof, ddof being 0."""
-
-    def spread(tape: Recording, a: Any, dim: Any = None, *, ddof: float = 0, keepdim: bool = False) -> Any:
-        settings = {"correction": ddof, "keepdim": keepdim}
-        return dispatch(getattr(torch, name), name, (a, dim), settings)
-
-    return spread
-
-
-def _sort(tape: Recording, a: Any, dim: int = -1) -> Any:
-    return dispatch(torch.sort, "sort", (a, dim), {}).values
-
-
-def _transpose(tape: Recording, a: Any, dims: Any = None) -> Any:
-    order = reversed(range(a.ndim)) if dims is None else dims
-    return dispatch(torch.permute, "permute", (a, list(order)), {})
-
-
-def _norm(tape: Recording, x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
-    return dispatch(torch.linalg.norm, "linalg_norm", (x, ord, dim, keepdim), {})
-
-
-def _exp2(tape: Recording, x: Any) -> Any:
-    return dispatch(torch.pow, "pow", (lift(tape, 2.0), x), {})
-
-
-def _logaddexp(tape: Recording, a: Any, b: Any) -> Any:
-    total = add(tape, unary(tape, "exp", a), unary(tape, "exp", b))
-    return unary(tape, "log", total)
-
-
-def _interp(tape: Recording, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """np.interp: the broken line through (xp, fp), constant beyond."""
-    if left is not None or right is not None or period is not None:
-        raise UnsupportedOperation("np.interp(left, right, period)", "leave them out")
-    places = lift(tape, xp).ids.tolist()
-    values = lift(tape, fp).ids.tolist()
-    ids = lift(tape, x).ids
-    found = [interpolate(tape, at, places, values) for at in ids.flatten().tolist()]
-    return Symbolic(tape, positions(found, ids.shape))
-
-
-def _polyval(tape: Recording, p: Any, x: Any) -> Any:
-    """np.polyval: the first coefficient belongs to the highest power."""
-    coefficients = lift(tape, p).ids.unbind(0)
-    total = lift(tape, 0.0)
-    for coefficient in coefficients:
-        total = add(tape, mul(tape, total, x), Symbolic(tape, coefficient))
-    return total
-
-
-def _select(tape: Recording, condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0.0) -> Any:
-    """np.select: the first choice whose condition holds."""
-    # From the last to the first: whoever is asked last, the first, decides.
-    chosen = lift(tape, default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        chosen = where(tape, truth(tape, condition, "np.select"), choice, chosen)
-    return chosen
-
-
 def _piecewise(tape: Recording, x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **named: Any) -> Any:
     """np.piecewise: the last choice whose condition holds; one choice more than conditions is for all else."""
     conditions = [condlist] if isinstance(condlist, (Truth, Tensor)) else list(condlist)
-    pieces = [_torch(piece(Array(x), *args, **named)) if callable(piece) else piece for piece in funclist]
+    pieces = [_piece(tape, piece, lift(tape, x), args, named) for piece in funclist]
     with_default = len(pieces) == len(conditions) + 1
     default = pieces.pop() if with_default else 0.0
     # np.select takes the first that holds, np.piecewise the last.
-    return _select(tape, conditions[::-1], pieces[::-1], default)
+    return select(tape, conditions[::-1], pieces[::-1], default)
 
 
-def _trapezoid(tape: Recording, y: Any, x: Any = None, dx: Any = 1.0, dim: int = -1) -> Any:
-    """np.trapezoid: the area below the broken line through values."""
-    left, right = _neighbours(tape, lift(tape, y), dim)
-    steps = dx if x is None else _diff(tape, x)
-    doubled = mul(tape, add(tape, left, right), steps)
-    return dispatch(torch.sum, "sum", (mul(tape, doubled, 0.5), dim), {})
+def _piece(tape: Recording, piece: Any, x: Symbolic, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """One choice of np.piecewise at every entry: NumPy calls it on those entries alone for which it is chosen."""
+    if not callable(piece):
+        return piece
+    flat = x.ids.reshape(-1)
+    # Alone and among all others: what is the same function in both is so among any of them.
+    parts = [flat, *flat.unsqueeze(1).unbind()]
+    whole, *alone = (lift(tape, _torch(piece(Array(Symbolic(tape, ids)), *args, **named))).ids for ids in parts)
+    found = torch.cat([ids.reshape(1) for ids in alone])
+    if not torch.equal(whole.expand(found.shape), found):
+        raise UnsupportedOperation("np.piecewise", "a piece must treat every entry alone")
+    return Symbolic(tape, found.reshape(x.ids.shape))
 
 
-def _neighbours(tape: Recording, x: Symbolic, dim: int) -> tuple[Symbolic, Symbolic]:
-    """All entries along a dimension but the last, and all but the first."""
-    size = x.shape[dim]
-    first = Symbolic(tape, x.ids.narrow(dim, 0, size - 1))
-    second = Symbolic(tape, x.ids.narrow(dim, 1, size - 1))
-    return first, second
-
-
-def _ndtr(tape: Recording, x: Any) -> Any:
-    """The distribution function of the normal distribution: erfc(-x / sqrt 2) / 2."""
-    scaled = div(tape, x, -math.sqrt(2.0))
-    return mul(tape, unary(tape, "erfc", scaled), 0.5)
-
-
-def _diff(tape: Recording, a: Any, n: int = 1, dim: int = -1) -> Any:
-    x = lift(tape, a)
-    for _ in range(n):
-        earlier, later = _neighbours(tape, x, dim)
-        x = sub(tape, later, earlier)
-    return x
-
-
-def _angle(factor: float) -> Callable[..., Any]:
-    return lambda tape, x: mul(tape, x, factor)
-
-
-_OWN: dict[str, Callable[..., Any]] = {
-    "var": _variance("var"),
-    "std": _variance("std"),
-    "sort": _sort,
-    "transpose": _transpose,
-    "norm": _norm,
-    "exp2": _exp2,
-    "logaddexp": _logaddexp,
-    "interp": _interp,
-    "polyval": _polyval,
-    "select": _select,
-    "diff": _diff,
-    "piecewise": _piecewise,
-    "trapezoid": _trapezoid,
-    "trapz": _trapezoid,
-    "ndtr": _ndtr,
-    "radians": _angle(np.pi / 180),
-    "deg2rad": _angle(np.pi / 180),
-    "degrees": _angle(180 / np.pi),
-    "rad2deg": _angle(180 / np.pi),
-    "reciprocal": lambda tape, x: div(tape, 1.0, x),
-}
+_OWN: dict[str, Callable[..., Any]] = {**OWN, "piecewise": _piecewise}

@@ -112,7 +112,7 @@ def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
             f"f turned a batch of {tape.batch} points into shape {tuple(result.shape)}; "
             "it must keep the batch dimension"
         )
-    rows = result.ids.reshape(tape.batch, -1).tolist()
+    rows = lift(tape, result).ids.reshape(tape.batch, -1).tolist()
     outputs = tuple(result.shape[1:])
     return [_row(tape, at, ids, outputs) for at, ids in enumerate(rows)]
 

@@ -146,7 +146,22 @@ class _ExtremePlaces:
     def __getitem__(self, index: Any) -> Any:
         return self.__getattr__("")
 
-    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __index__ = __float__ = __getitem__
+    @classmethod
+    def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls().__getattr__("")
+
+
+def _refused(self: _ExtremePlaces, *args: Any) -> Any:
+    return self.__getattr__("")
+
+
+# Comparisons above all: what Python answers of its own, by identity, would be a constant.
+for _name in (
+    *("eq", "ne", "lt", "le", "gt", "ge", "bool", "len", "iter", "contains", "index", "int", "float", "array"),
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "mod", "pow", "neg", "invert"),
+    *("and", "rand", "or", "ror", "xor", "rxor"),
+):
+    setattr(_ExtremePlaces, f"__{_name}__", _refused)
 
 
 class Ordered(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from flint import arb
 from torch import Tensor
@@ -20,6 +21,7 @@ from onelayer.box import Box
 from onelayer.errors import UnsupportedOperation
 from onelayer.language.conditions import Condition
 from onelayer.language.tree import Tape
+from onelayer.recording.twins import Twins
 
 CPU = torch.device("cpu")
 CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
@@ -48,6 +50,7 @@ class Recording(Tape):
         # Over the box, of as many nodes as were asked for: they are computed when a choice needs one.
         self.ranges: list[arb] = []
         self.conditions: list[Condition] = []  # of all comparisons so far
+        self.twins = Twins()  # tensors that may share their memory
         # In this order, so that ZERO and ONE are their positions.
         self.number(0)
         self.number(1)
@@ -138,6 +141,7 @@ class Symbolic:
         self.writable("x[...] = ")
         # Writing positions is writing entries: every view of them sees it.
         self.ids[_plain(index)] = lift(self.tape, value).ids
+        self.tape.twins.written(self.ids)
 
     def write(self, name: str, value: Symbolic) -> Symbolic:
         """Take the entries of ``value``, in every view of this tensor too, as the in-place function ``name`` does."""
@@ -146,6 +150,7 @@ class Symbolic:
             theirs, ours = tuple(value.shape), tuple(self.shape)
             raise UnsupportedOperation(name, f"shape {theirs} does not fit into {ours}")
         self.ids.copy_(value.ids)
+        self.tape.twins.written(self.ids)
         return self
 
     def writable(self, name: str) -> None:
@@ -249,12 +254,16 @@ for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "floordiv", "mod"
         setattr(Symbolic, _operation, _operator(_operation))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "pos"):
     setattr(Symbolic, f"__{_name}__", _operator(f"__{_name}__"))
-for _name in ("and", "or", "invert", "add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"):
+for _name in ("and", "or", "xor", "invert", "add", "sub", "mul", "truediv", "radd", "rsub", "rmul", "rtruediv"):
     setattr(Truth, f"__{_name}__", _operator(f"__{_name}__"))
-for _name in ("and", "or"):  # in either order
+for _name in ("and", "or", "xor"):  # in either order
     setattr(Truth, f"__r{_name}__", getattr(Truth, f"__{_name}__"))
+# Without them Python compares identities, and answers False whatever the conditions are.
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Truth, f"__{_name}__", _operator(f"__{_name}__"))
 # A class with __eq__ of its own loses its hash, and torch keeps arguments in sets.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
+Truth.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def _plain(index: Any) -> Any:
@@ -271,17 +280,28 @@ def positions(ids: Sequence[int], shape: Sequence[int]) -> Tensor:
 def lift(tape: Recording, value: Any) -> Symbolic:
     """Any number, tensor or symbolic tensor as a symbolic tensor on ``tape``; a float is exactly that float."""
     if isinstance(value, Symbolic):
+        tape.twins.need_known(value.ids)
         return value
     if isinstance(value, Truth):
         return value.numbers()
     if isinstance(value, complex) or (isinstance(value, Tensor) and value.is_complex()):
         raise UnsupportedOperation("complex", "the formula language is real")
     numbers = value
+    if isinstance(value, (np.ndarray, np.generic)):
+        _need_doubles(value)
     if not isinstance(value, Tensor):
         numbers = torch.as_tensor(value, dtype=torch.float64, device=CPU)
     flat = numbers.detach().to(CPU, torch.float64).flatten().tolist()
     ids = [MINUS_INFINITY if n == -math.inf else tape.number(n) for n in flat]
     return Symbolic(tape, positions(ids, numbers.shape))
+
+
+def _need_doubles(value: np.ndarray[Any, Any] | np.generic) -> None:
+    """Refuse an array of NumPy that float64 does not hold: torch would drop imaginary parts and digits."""
+    if value.dtype.kind == "c":
+        raise UnsupportedOperation("complex", "the formula language is real")
+    if value.dtype.kind == "f" and value.dtype.itemsize > 8:
+        raise UnsupportedOperation(str(value.dtype), "f is taken in float64; use float64 constants")
 
 
 def find_tape(values: Any) -> Recording | None:
