@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from onelayer import Box
+from onelayer import Box, lipschitz, load_claim
 from onelayer.errors import FileError, OnelayerError
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
@@ -185,3 +188,31 @@ def test_a_model_that_was_changed_in_place_states_no_bound(kind: str, use: str, 
     with pytest.raises(OnelayerError, match="other weights than the model has"):
         uses[use]()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_made_of_a_result_whose_model_was_hooked(made: Approximation, tmp_path: Path) -> None:
+    """Its weights are those that were certified, and it computes something else."""
+    hooked = replace(made, model=copy.deepcopy(made.model))
+    hooked.model.register_forward_hook(lambda module, given, returned: 3.0 * returned)
+    doors: list[Callable[[], Any]] = [
+        lambda: hooked.save(tmp_path / "saved"),
+        lambda: hooked.check(),
+        lambda: hooked(torch.zeros(1, 2, dtype=torch.float64)),
+        lambda: hooked.export("coq", tmp_path / "a.v"),
+        lambda: replace(made, model=hooked.model),
+    ]
+    for door in doors:
+        with pytest.raises(OnelayerError, match="certify it as it is"):
+            door()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loaded_claim_whose_model_was_changed_is_not_saved_again(made: Approximation, tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)).double()
+    claimed = load_claim(lipschitz(network, BOX).save(tmp_path / "claim"))
+    with torch.no_grad():
+        next(claimed.model.parameters()).mul_(3.0)
+    for save in (claimed.save, claimed.certificate.save):
+        with pytest.raises(OnelayerError, match="certify it again"):
+            save(tmp_path / "again")
+    assert not (tmp_path / "again").exists()

@@ -27,6 +27,8 @@ from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate, outward
 from onelayer.proof.files import ARGUMENT, CERTIFICATE, TABLE, read_proof, read_table
+from onelayer.proof.kept import Kept, state_of
+from onelayer.proof.own import stands_as_built
 from onelayer.proof.saved import load_claim, written
 from onelayer.recording.sequences import order_statistics
 from onelayer.recording.target import Target, as_target
@@ -96,12 +98,18 @@ class Approximation:
     def need_certified(self) -> None:
         """OnelayerError unless the model has the weights that were certified, number by number and in their format.
 
+        Nor may code stand in the place of its own, as a hook does.
         A module can be changed in place: ``model.float()`` does, and so does an optimiser. Whatever states the bound of
         the layer or guards its domain asks first.
         """
         if weights_sha256(self.model) != self.certificate.weights_sha256:
             raise OnelayerError(
                 "the certificate was made for other weights than the model has; certify the model again"
+            )
+        if not stands_as_built(self.model):
+            raise OnelayerError(
+                "the model has hooks, or code in the place of its own, and is not what its weights say; certify it as "
+                "it is, and save that certificate"
             )
 
     @property
@@ -324,7 +332,7 @@ def _gradient(folder: Path, model: OneLayerTransformer, certificate: Certificate
     # The layer, recorded again, must be that network to the last bit: no sample of points would see a narrow spike.
     if not stated or not _is_recording(claimed.model, model, certificate.shape):
         raise FileError(f"{beside} does not speak of the slopes of this layer and function on this domain")
-    return replace(found, weights_sha256=certificate.weights_sha256, models=(model,))
+    return replace(found, weights_sha256=certificate.weights_sha256, models=(Kept(model, state_of(model)),))
 
 
 def _is_recording(network: Any, model: OneLayerTransformer, shape: tuple[int, ...]) -> bool:

@@ -96,12 +96,13 @@ def export(
     if named and to != "onnx":
         raise OnelayerError("named inputs are for onnx")
     source = load(a) if isinstance(a, str | os.PathLike) else a
+    # Asked before anything is written whether it is what it was.
+    own = source_of(source)
     try:
         options = Options(integers, guard, named)
         path, run = WRITERS[to](source, Path(out), options)
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
-    own = source_of(source)
     points = own.domain.sample(SAMPLES).to(own.model.dtype)
     with torch.no_grad():
         # Run once in the other library: an export that nobody has run is not called done.

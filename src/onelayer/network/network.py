@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 from onelayer.network.program import NetworkProgram, Step
 
@@ -89,7 +90,8 @@ class RecordedNetwork(nn.Module):
     def untouched(self) -> bool:
         """Whether its program says all of it: no subclass, no hook, no attribute in the place of a method."""
         patched = any(callable(getattr(RecordedNetwork, name, None)) for name in vars(self))
-        hooked = bool(self._forward_hooks or self._forward_pre_hooks)
+        everywhere = _has_any_global_hook()  # type: ignore[no-untyped-call]
+        hooked = bool(everywhere or self._forward_hooks or self._forward_pre_hooks)
         return type(self) is RecordedNetwork and not patched and not hooked
 
     def extra_repr(self) -> str:

@@ -51,7 +51,8 @@ class Certificate:
     ``arithmetic`` says which T is meant: "real" for exact arithmetic on the stored weights, "float64 execution" or
     "float32 execution" for the numbers that a forward pass in that format returns. ``proof`` holds the leaf boxes,
     ``attachments`` the files that a lemma, a composition or a memorised table is checked from. ``about`` says what is
-    enclosed where that is not |T - f| (proof/about.py); ``models`` are the models themselves, for :meth:`save`.
+    enclosed where that is not |T - f| (proof/about.py); ``models`` are the models as they were then (proof/kept.py),
+    for :meth:`save`.
     Where ``within`` is positive f itself has no formula: it is that close to ``function`` if the assumptions hold, and
     what is proved of ``function`` is proved with that much to spare.
     """

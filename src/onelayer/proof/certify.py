@@ -35,6 +35,7 @@ from onelayer.proof.crew import Crew
 from onelayer.proof.error import error_function
 from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
+from onelayer.proof.kept import Kept, kept, read_by
 from onelayer.proof.outcome import Outcome, nothing_known
 from onelayer.proof.own import is_own_layer, says_all
 from onelayer.proof.problem import problem_of
@@ -135,33 +136,38 @@ def certify(
     # Until a search has an outcome nothing is known: whatever ends this call early leaves a true certificate.
     outcome = nothing_known(box)
     prepare()
+    # What is proved is proved of this model, whatever becomes of the caller's meanwhile and later.
+    held = kept(model, box)
     with observing(observer, max(max_seconds, AT_LEAST)) as watch:
         # A black box of declared structure is proved by a formula that is close to it, with that much less to spare.
         given = supposed(f, box, eps, watch)
         if not isinstance(f, Target):
             watch.report("reading f")
         target = as_target(given.f, box, lipschitz=lipschitz, observer=watch)
-        dtype = _execution(model, execution)
+        dtype = _execution(held.model, execution)
         # A GPU is asked for later, once the search knows that it is long; one that was named is tried at once.
         automatic = isinstance(device, str) and device == AUTO
         place = torch.device("cpu") if automatic else chosen_device(device)
         try:
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
-            error = error_function(model, target, box, dtype, place, watch)
+            read = read_by(target)
+            error = error_function(held.model, target, box, dtype, place, watch)
             tested = examine(error)
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)
-                _keep(search, model, checkpoint or resume, resume, order)
+                _keep(search, held.model, checkpoint or resume, resume, order)
                 # A checkpoint holds the state of one search on the CPU, and an executor has its own machines.
                 movable = error.replayable and executor is None and not search.checkpoint.path
                 if automatic and movable:
                     search.gpu = graphics
                 outcome = _searched(search, order)
+            read.unchanged()
         except Stopped:
             # Before the search began: nothing is claimed.
             pass
     seconds = time.monotonic() - started
-    found = _certificate(outcome, model, target, box, given.eps, dtype, tested, seconds)
+    held.unchanged()
+    found = _certificate(outcome, held, target, box, given.eps, dtype, tested, seconds)
     return given.concluded(found)
 
 
@@ -218,7 +224,7 @@ def _assumed_of_code(model: Any, tested: int) -> list[str]:
 
 def _certificate(
     outcome: Outcome,
-    model: Any,
+    held: Kept,
     target: Target,
     box: Box,
     eps: float | None,
@@ -226,7 +232,7 @@ def _certificate(
     tested: int,
     seconds: float,
 ) -> Certificate:
-    assumptions = _assumptions(model, target, dtype, tested)
+    assumptions = _assumptions(held.model, target, dtype, tested)
     return Certificate.settled(
         eps=eps,
         lower=outcome.lower,
@@ -239,12 +245,12 @@ def _certificate(
         arithmetic=REAL if dtype is None else format_of(dtype).execution,
         domain=box,
         function=function_text(target),
-        weights_sha256=digest_of(model),
+        weights_sha256=digest_of(held.model),
         seconds=seconds,
         method=_method(target),
         assumptions=tuple(assumptions),
         proof=outcome.tree,
-        models=(model,),
+        models=(held,),
     )
 
 

@@ -27,6 +27,7 @@ from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify, digest_of
 from onelayer.proof.contract import examine_slopes
 from onelayer.proof.error import error_function
+from onelayer.proof.kept import Kept, kept
 from onelayer.proof.objectives import (
     MOST_CURVED,
     Difference,
@@ -71,6 +72,8 @@ def bound(
     ``options`` are those of certify.
     """
     box = as_box(box)
+    held = kept(model, box)
+    model = held.model
     with observing(observer, max_seconds) as watch:
         values = values_seen(model, box)  # (S, K)
         if not bool(values.isfinite().all()):
@@ -101,7 +104,8 @@ def bound(
     most = torch.tensor(high, dtype=torch.float64, device="cpu").reshape(shape)
     seen_low = values.amin(0).reshape(shape)
     seen_high = values.amax(0).reshape(shape)
-    return Range(least, most, seen_low, seen_high, tuple(proofs), model)
+    held.unchanged()
+    return Range(least, most, seen_low, seen_high, tuple(proofs), held)
 
 
 def _from(
@@ -124,17 +128,19 @@ def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **
     Networks with the same steps are followed together (proof/together.py). ``options`` are those of certify.
     """
     box = as_box(box)
+    one, other = kept(a, box), kept(b, box)
     with observing_all(options) as watch:
         # Recorded before the ground is pinned: torch.export asks for settings of the GPU that it then finds set by
         # parts. It cannot be cut short, but its time counts.
-        both = together(a, b, tuple(box.shape))
-        return _equivalent(a, b, box, eps, both, {**options, "observer": watch})
+        both = together(one.model, other.model, tuple(box.shape))
+        return _equivalent(one, other, box, eps, both, {**options, "observer": watch})
 
 
 @pinned()
 def _equivalent(
-    a: Forward, b: Forward, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
+    first: Kept, second: Kept, box: Box, eps: float | None, both: Together | None, options: dict[str, Any]
 ) -> Certificate:
+    a, b = first.model, second.model
     shape, other = (outputs_seen(model, box) for model in (a, b))
     # Outputs are compared one by one; broadcasting would compare other pairs.
     if shape != other:
@@ -147,7 +153,7 @@ def _equivalent(
         options.setdefault("order", 2)
     zero = _levels(0.0, box, shape)
     found = certify(both or Difference(a, b), zero, box, eps, **options)
-    return _about({"kind": "difference"}, found, a, b)
+    return _about({"kind": "difference"}, found, first, second)
 
 
 @pinned()
@@ -168,7 +174,9 @@ def lipschitz(
     if kind not in NORMS:
         raise OnelayerError(f"norm must be 1, 2 or 'inf', got {norm!r}")
     about = {"kind": "lipschitz", "norm": kind}
-    return _of_slopes(Steepness(model, kind), model, as_box(box), eps, about, options)
+    box = as_box(box)
+    held = kept(model, box)
+    return _of_slopes(Steepness(held.model, kind), held, box, eps, about, options)
 
 
 @pinned()
@@ -178,19 +186,20 @@ def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None
     With ``eps``: whether all slopes are that close. ``options`` are those of certify.
     """
     box = as_box(box)
+    held = kept(model, box)
     with observing_all(options) as watch:
         target = as_target(f, box, observer=watch)
         with suppress(Stopped):  # the search has no time either, and claims nothing
             target = understood(target, box, observer=watch)
         if target.lipschitz is not None:
             raise OnelayerError("a black box has no slopes to compare with; give f as a formula or torch function")
-        outputs = outputs_seen(model, box)
+        outputs = outputs_seen(held.model, box)
         # One number is one number, whether in () or in (1,).
         if math.prod(outputs) == math.prod(target.output_shape) == 1:
             target = target.one_number(outputs)
         function = target.formula if target.formula is not None else target.function
         settings = {**options, "observer": watch}
-        found = _of_slopes(Slopes(model, function), model, box, eps, {"kind": "slopes"}, settings)
+        found = _of_slopes(Slopes(held.model, function), held, box, eps, {"kind": "slopes"}, settings)
     if target.formula is not None:
         return replace(found, function=str(target.formula))
     return found
@@ -208,8 +217,9 @@ def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **optio
     about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
     named = ((_name(box, at), "+" if sign > 0 else "-") for at, sign in zip(inputs, signs, strict=True))
     asked = ", ".join(f"{name} {mark}" for name, mark in named)
-    objective = Directed(model, inputs, signs)
-    return _judged(objective, model, box, about, asked, _real(options))
+    held = kept(model, box)
+    objective = Directed(held.model, inputs, signs)
+    return _judged(objective, held, box, about, asked, _real(options))
 
 
 @pinned()
@@ -223,7 +233,8 @@ def convex(model: Forward, box: Domain, **options: Any) -> Verdict:
     box = as_box(box)
     if box.dim > MOST_CURVED:
         raise OnelayerError(f"convexity is proved of functions of up to {MOST_CURVED} inputs, the box has {box.dim}")
-    return _judged(Minors(model), model, box, {"kind": "convex"}, "convex", _real(options))
+    held = kept(model, box)
+    return _judged(Minors(held.model), held, box, {"kind": "convex"}, "convex", _real(options))
 
 
 @pinned()
@@ -234,7 +245,8 @@ def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdic
     x2, ... or have the names of the box. ``options`` are those of certify.
     """
     box = as_box(box)
-    outputs = math.prod(outputs_seen(model, box))
+    held = kept(model, box)
+    outputs = math.prod(outputs_seen(held.model, box))
     of_outputs = [f"y{at + 1}" for at in range(outputs)]
     names = [*of_outputs, *(_name(box, at) for at in range(box.dim))]
     # A condition on y1 must not read an input of that name.
@@ -242,13 +254,13 @@ def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdic
         raise OnelayerError("an input of the box has the name of an output, y1, y2, ...; call it otherwise")
     asked = parse_requirement(condition, names)
     about = {"kind": "condition", "text": condition}
-    objective = Margins(model, asked.margins)
-    return _judged(objective, model, box, about, condition, options, strict=asked.strict)
+    objective = Margins(held.model, asked.margins)
+    return _judged(objective, held, box, about, condition, options, strict=asked.strict)
 
 
 def _judged(
     objective: nn.Module,
-    model: Forward,
+    held: Kept,
     box: Box,
     about: Mapping[str, Any],
     asked: str,
@@ -279,7 +291,7 @@ def _judged(
     if upper < 0:
         status = "refuted"
     witness = found.witness if status == "refuted" else None
-    certificate = _about(about, found, model)
+    certificate = _about(about, found, held)
     return Verdict(status, lower, upper, witness, (certificate,), asked)
 
 
@@ -302,9 +314,10 @@ def _above(size: float, distance: float) -> float:
     return lower
 
 
-def _about(about: Mapping[str, Any], found: Certificate, *models: Forward) -> Certificate:
-    """The certificate of an objective as one about the models that it is made of."""
-    digest = digest_of(models[0])
+def _about(about: Mapping[str, Any], found: Certificate, *models: Kept) -> Certificate:
+    """The certificate of an objective as one about the models that it is made of, which have not changed meanwhile."""
+    first, *_ = (held.unchanged() for held in models)
+    digest = digest_of(first)
     return replace(found, about=dict(about), claim=words(about), weights_sha256=digest, models=models)
 
 
@@ -317,7 +330,7 @@ def _real(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_slopes(
     objective: Slopes,
-    model: Forward,
+    held: Kept,
     box: Box,
     eps: float | None,
     about: Mapping[str, Any],
@@ -329,7 +342,7 @@ def _of_slopes(
         _examine(objective.models, box, watch)
         zero = _levels(0.0, box, outputs_seen(objective, box))
         found = certify(objective, zero, box, eps, **rest, observer=watch)
-    return _about(about, found, model)
+    return _about(about, found, held)
 
 
 def _levels(level: float, box: Box, shape: tuple[int, ...]) -> Formula:

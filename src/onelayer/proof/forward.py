@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOper
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.narrow import ACCUMULATORS
+from onelayer.proof.own import is_own_layer
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
@@ -32,16 +33,27 @@ UNSETTLED = {
 }
 
 
-def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """The module itself if its mode, device and dtype are right, else a copy of it that is."""
+def refuse_compiled(model: nn.Module) -> None:
+    """OnelayerError for a module whose forward pass is no longer its own code."""
     if any(part._compiled_call_impl is not None for part in model.modules()):
         raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
+
+
+def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """A copy of the module in this mode, device and dtype: what it keeps for later while it runs is not for its owner.
+
+    A layer of this package keeps nothing; it and what cannot be copied are taken themselves where all is right.
+    """
+    refuse_compiled(model)
     held = [*model.parameters(), *model.buffers()]
     elsewhere = any(t.device != device for t in held)
     converted = any(t.is_floating_point() and t.dtype != dtype for t in held)
     training = any(part.training for part in model.modules())
     if elsewhere or converted or training:
         return copy.deepcopy(model).to(device, dtype).eval()
+    if not is_own_layer(model):
+        with suppress(Exception):
+            return copy.deepcopy(model)
     return model
 
 

@@ -21,7 +21,13 @@ def is_own_layer(model: Any) -> TypeGuard[OneLayerTransformer]:
 
     A subclass, a hook or a method put in place of another may do anything: such a model is foreign code.
     """
-    if type(model) is not OneLayerTransformer or _has_any_global_hook():  # type: ignore[no-untyped-call]
+    everywhere = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return stands_as_built(model) and not everywhere
+
+
+def stands_as_built(model: Any) -> TypeGuard[OneLayerTransformer]:
+    """The same of the model by itself, whatever hooks there are on all modules."""
+    if type(model) is not OneLayerTransformer:
         return False
     # A subclass of Parameter or of Tensor may answer torch functions itself.
     if any(type(weight) is not torch.nn.Parameter for weight in model.parameters()):
@@ -35,7 +41,7 @@ def is_own_layer(model: Any) -> TypeGuard[OneLayerTransformer]:
 def says_all(model: Any) -> bool:
     """Whether a model is what it is stored as: a formula, a layer of this package or a network as they stand."""
     if isinstance(model, RecordedNetwork):
-        return model.untouched and not _has_any_global_hook()  # type: ignore[no-untyped-call]
+        return model.untouched
     return type(model) is Formula or is_own_layer(model)
 
 

@@ -31,6 +31,7 @@ from onelayer.network.record import record
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
 from onelayer.proof.forward import enclosed_at, execute, settled
+from onelayer.proof.kept import Kept, state_of
 from onelayer.proof.own import is_own_layer, says_all
 from onelayer.recording.target import place
 
@@ -81,7 +82,7 @@ def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path
     """Write the models and the proof of ``certificate`` into ``folder``; returns it."""
     if not certificate.models:
         raise OnelayerError("this certificate has no model beside it; save what certify, lipschitz and others return")
-    model, *others = certificate.models
+    model, *others = [held.unchanged() for held in certificate.models]
     # What a subclass or a hook adds is not in the weights of the layer: such a model is recorded like any other.
     if is_own_layer(model) and not certificate.about:
         return written(Path(folder), model, certificate)
@@ -89,7 +90,6 @@ def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path
     about = replace(
         _relaxed(certificate, network),
         weights_sha256=network_sha256(network),
-        models=(network, *others),
     )
     if others:
         other = recorded(others[0], certificate)
@@ -150,16 +150,16 @@ def load_claim(folder: str | os.PathLike[str]) -> Claimed:
     """What is claimed in ``folder``, of a layer or a network; weights, certificate and boxes fit each other."""
     certificate = read_proof(Path(folder))
     model = load_network(folder) if is_network(folder) else load_model(folder)
-    known = network_sha256(model) if isinstance(model, RecordedNetwork) else weights_sha256(model)
     # A claim is about its own weights: others beside it would borrow it.
-    if known != certificate.weights_sha256:
+    if digest(model) != certificate.weights_sha256:
         raise FileError(f"{folder}: the weights are not those of the certificate")
     shape = model.program.input_shape if isinstance(model, RecordedNetwork) else model.config.input_shape
     if tuple(shape) != certificate.shape:
         raise FileError(f"{folder}: the model takes points of shape {shape}, its domain has {certificate.shape}")
     other = load_network(folder, OTHER) if OTHER in certificate.attachments else None
-    models = (model,) if other is None else (model, other)
-    return Claimed(model, replace(certificate, models=models), other)
+    models = [model] if other is None else [model, other]
+    held = tuple(Kept(one, state_of(one)) for one in models)
+    return Claimed(model, replace(certificate, models=held), other)
 
 
 def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedNetwork:
@@ -191,6 +191,11 @@ def _within(network: RecordedNetwork, x: Any, values: Any) -> bool:
     return all(abs(value - centre) <= 2 * radius for value, (centre, radius) in pairs)
 
 
+def digest(model: OneLayerTransformer | RecordedNetwork) -> str:
+    """The hash by which a certificate knows a saved model."""
+    return network_sha256(model) if isinstance(model, RecordedNetwork) else weights_sha256(model)
+
+
 class _Called(nn.Module):
     """A function as the module that torch.export wants."""
 
@@ -205,7 +210,12 @@ class _Called(nn.Module):
 
 @pinned()
 def written(path: Path, model: OneLayerTransformer | RecordedNetwork, certificate: Certificate) -> Path:
-    """Write everything beside the folder, then move it: a new one appears at once, in an old one the claim is last."""
+    """Write everything beside the folder, then move it: a new one appears at once, in an old one the claim is last.
+
+    OnelayerError for a model that is not the one of the certificate: it was trained since, or converted.
+    """
+    if not says_all(model) or digest(model) != certificate.weights_sha256:
+        raise OnelayerError("the model is not the one that was certified; certify it again")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Beside it and not in a temporary folder: a move within one file system is one step.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,6 +16,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.about import words
 from onelayer.proof.certificate import Certificate, interval
 from onelayer.proof.certify import digest_of
+from onelayer.proof.kept import Kept
 
 
 def single_output(model: Any) -> TypeGuard[OneLayerTransformer]:
@@ -37,7 +37,7 @@ class Range:
     seen_low: Tensor
     seen_high: Tensor
     certificates: tuple[Certificate, ...]
-    model: Callable[[Any], Any] = field(repr=False, compare=False)
+    model: Kept = field(repr=False, compare=False)
 
     @property
     def certificate(self) -> Certificate:
@@ -62,7 +62,7 @@ class Range:
             function="; ".join(["0.0"] * len(low)),
             claim=words(about),
             about=about,
-            weights_sha256=digest_of(self.model),
+            weights_sha256=digest_of(self.model.unchanged()),
             models=(self.model,),
         )
 
