@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -269,3 +270,66 @@ def written_where_it_is_known(x: Tensor) -> Tensor:
 def test_one_twin_alone_may_be_written_into() -> None:
     value, said = understood_at_the_spike(written_where_it_is_known)
     assert value == said == 2 * PLACE + 1
+
+
+def caught(x: Tensor) -> Tensor:
+    u = x[..., 0]
+    try:
+        near = bool((spike(u) > 0.5).any())
+    except OnelayerError:
+        near = False
+    return torch.sin(u) + float(near)
+
+
+def caught_in_numpy(x: Any) -> Any:
+    u = x[..., 0]
+    try:
+        near = float(np.max(numpy_spike(u))) > 0.5
+    except Exception:
+        near = False
+    return np.sin(u) + near
+
+
+def caught_as_unknown(x: Tensor) -> Tensor:
+    try:
+        return x[..., 0] + torch.special.i0(spike(x[..., 0])) - 1
+    except OnelayerError:
+        return x[..., 0]
+
+
+def caught_as_an_index(x: Tensor) -> Tensor:
+    table = torch.tensor([0.0, 1.0], dtype=x.dtype)
+    try:
+        return x[..., 0] + table[(spike(x[..., 0]) > 0.5).long()]
+    except OnelayerError:
+        return x[..., 0]
+
+
+@pytest.mark.parametrize("f", [caught, caught_in_numpy, caught_as_unknown, caught_as_an_index])
+def test_what_is_refused_stays_refused_where_the_code_catches_it(f: Code) -> None:
+    assert "is not supported" in refused(f)
+
+
+def rarely(x: Tensor) -> Tensor:
+    return x[..., 0] + float(torch.rand((), dtype=x.dtype) < 1e-15)
+
+
+def rarely_in_numpy(x: Any) -> Any:
+    return np.sin(x[..., 0]) + (np.random.rand() < 1e-15)
+
+
+@pytest.mark.parametrize("f", [rarely, rarely_in_numpy, lambda x: x[..., 0] + float(random.random() < 1e-15)])
+def test_random_numbers_that_rarely_matter_are_refused(f: Code) -> None:
+    assert "draws random numbers" in refused(f)
+
+
+def seeded(x: Tensor) -> Tensor:
+    generator = torch.Generator(device="cpu").manual_seed(1)
+    weights = torch.rand(3, dtype=x.dtype, generator=generator)
+    torch.manual_seed(7)
+    return (x * weights).sum(-1) + torch.rand((), dtype=x.dtype)
+
+
+def test_random_numbers_from_a_seed_of_its_own_are_constants() -> None:
+    value, said = understood_at_the_spike(seeded)
+    assert value == pytest.approx(said, abs=1e-12)

@@ -92,10 +92,21 @@ def operation(*names: str, neutral: str = "") -> Callable[[Operation], Operation
 
 
 def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Record one torch function."""
+    """Record one torch function; whatever is raised is remembered, in case that the code catches it."""
     tape = find_tape((args, kwargs))
     if tape is None:
         raise UnsupportedOperation(full_name, "it was called without any value of x")
+    try:
+        return _understood(tape, func, full_name, args, kwargs)
+    except Exception as error:
+        tape.refused = tape.refused or error
+        raise
+
+
+def _understood(
+    tape: Recording, func: Callable[..., Any], full_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """The result of one torch function."""
     name, in_place = _spelled(full_name)
     # As a method it is of the first choice, and the condition comes second.
     if func is Tensor.where:

@@ -69,7 +69,7 @@ class Array(NDArrayOperatorsMixin):
         # np.add.reduce, out= and where= are other functions than the plain call.
         if how != "__call__" or any(value is not None for value in kwargs.values()):
             name = f"np.{ufunc.__name__}"
-            raise UnsupportedOperation(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
+            self.inner.tape.refuse(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
         _need_known(ufunc)
         return _called(ufunc.__name__, args, {})
 
@@ -119,15 +119,15 @@ class Array(NDArrayOperatorsMixin):
         return (self[at] for at in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise UnsupportedOperation("bool(x)", CONVERTED)
+        self.inner.tape.refuse("bool(x)", CONVERTED)
 
     def __float__(self) -> float:
-        raise UnsupportedOperation("float(x)", CONVERTED)
+        self.inner.tape.refuse("float(x)", CONVERTED)
 
     __int__ = __index__ = __float__
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedOperation("np.array(x)", CONVERTED)
+        self.inner.tape.refuse("np.array(x)", CONVERTED)
 
 
 def _backwards(index: Any, entries: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise UnsupportedOperation(f"np.{name}", "it was called without any value of x")
     # First what NumPy means otherwise than torch does by the same name.
     if name in _OWN:
-        return _array(_OWN[name](tape, *given, **named))
+        return _own(tape, name, given, named)
     torch_name = _TORCH.get(name, name)
     function = getattr(Tensor, torch_name, getattr(torch, torch_name, None))
     try:
@@ -193,6 +193,14 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     except UnsupportedOperation as error:
         hint = WHOLE if error.hint == UNKNOWN else f"{error.hint}; {WHOLE}"
         raise UnsupportedOperation(f"np.{name}", hint) from error
+
+
+def _own(tape: Recording, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    try:
+        return _array(_OWN[name](tape, *given, **named))
+    except Exception as error:
+        tape.refused = tape.refused or error
+        raise
 
 
 def _missing(*args: Any, **kwargs: Any) -> Any:

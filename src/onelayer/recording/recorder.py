@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,14 +56,20 @@ def record(
     if isinstance(f, Formula):
         return f.shaped(shape, f.output_shape)
     # Once as it is, once as under another default, and once in a batch: three recordings, all compared node by node.
+    chance = [_chance()]
     (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
     with _Float32Default():
+        chance.append(_chance())
         (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    chance.append(_chance())
     if again != formula:
         raise OnelayerError(
             "f is another formula under another default dtype, or each time it is called; "
             "give dtype=x.dtype where it makes tensors, and nothing random"
         )
+    # Each call moves the generators on: one that seeds them leaves them where the call before did.
+    if chance[0] != chance[1] != chance[2]:
+        raise OnelayerError("f draws random numbers; what it computes must depend on x alone")
     if len(formula.nodes) > LONG:
         return formula
     batch = Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box)
@@ -82,7 +89,11 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
     """f of the recorded points; whatever it raises becomes one line of ours."""
     try:
         with torch.no_grad():
-            return f(tape.x)
+            found = f(tape.x)
+        # On numbers nothing is refused: code that catches it computes something else there.
+        if tape.refused is not None:
+            raise tape.refused
+        return found
     except FormulaError as error:
         # Too long is no mistake of f: its code can still be run on enclosures.
         if len(tape.nodes) >= tape.limit:
@@ -115,6 +126,13 @@ def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
     rows = lift(tape, result).ids.reshape(tape.batch, -1).tolist()
     outputs = tuple(result.shape[1:])
     return [_row(tape, at, ids, outputs) for at, ids in enumerate(rows)]
+
+
+def _chance() -> tuple[bytes, ...]:
+    """Where the random numbers of torch, Python and NumPy stand that code draws from without a generator of its own."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    stands = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()).encode(), np.asarray(keys).tobytes())
+    return (*stands, f"{name} {rest}".encode())
 
 
 class _Float32Default(TorchFunctionMode):

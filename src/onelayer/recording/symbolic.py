@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -51,12 +51,19 @@ class Recording(Tape):
         self.ranges: list[arb] = []
         self.conditions: list[Condition] = []  # of all comparisons so far
         self.twins = Twins()  # tensors that may share their memory
+        self.refused: Exception | None = None  # the first that was raised on recorded values
         # In this order, so that ZERO and ONE are their positions.
         self.number(0)
         self.number(1)
         count = self.batch * math.prod(self.shape)
         ids = [self.variable(at) for at in range(count)]
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
+
+    def refuse(self, operation: str, hint: str) -> NoReturn:
+        """Raise it, and remember it: code that catches it goes on by another path than it does on numbers."""
+        error = UnsupportedOperation(operation, hint)
+        self.refused = self.refused or error
+        raise error
 
     def add(self, op: str, *args: int, value: float = 0) -> int:
         """The node of an operation on nodes."""
@@ -158,21 +165,21 @@ class Symbolic:
         own = self.ids.untyped_storage().data_ptr()
         given = self.tape.x.ids.untyped_storage().data_ptr()
         if own == given:
-            raise UnsupportedOperation(name, "it changes the argument of f in place; begin f with x = x.clone()")
+            self.tape.refuse(name, "it changes the argument of f in place; begin f with x = x.clone()")
 
     def __bool__(self) -> bool:
-        raise UnsupportedOperation("bool(x)", f"{CONTROL}; {CHOOSE}")
+        self.tape.refuse("bool(x)", f"{CONTROL}; {CHOOSE}")
 
     def __float__(self) -> float:
-        raise UnsupportedOperation("float(x)", f"{CONTROL}, for example torch.sin instead of math.sin")
+        self.tape.refuse("float(x)", f"{CONTROL}, for example torch.sin instead of math.sin")
 
     def __int__(self) -> int:
-        raise UnsupportedOperation("int(x)", CONTROL)
+        self.tape.refuse("int(x)", CONTROL)
 
     __index__ = __int__
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedOperation("numpy(x)", "write f with torch functions, or give lipschitz= for a NumPy function")
+        self.tape.refuse("numpy(x)", "write f with torch functions, or give lipschitz= for a NumPy function")
 
     def item(self) -> float:
         """Refused: what is recorded has no value yet."""
@@ -240,7 +247,7 @@ class Truth:
         return Truth(self.tape, self.ids[_plain(index)])
 
     def __bool__(self) -> bool:
-        raise UnsupportedOperation("bool(x > ...)", f"{CONTROL}; {CHOOSE}")
+        self.tape.refuse("bool(x > ...)", f"{CONTROL}; {CHOOSE}")
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -267,8 +274,9 @@ Truth.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def _plain(index: Any) -> Any:
-    if find_tape(index) is not None:
-        raise UnsupportedOperation("x[x]", "an index that depends on x is discontinuous")
+    tape = find_tape(index)
+    if tape is not None:
+        tape.refuse("x[x]", "an index that depends on x is discontinuous")
     return index
 
 
