@@ -18,7 +18,9 @@ from onelayer.disk import read_bounded
 from onelayer.errors import FileError, OnelayerError, UnsupportedOperation, first_line
 from onelayer.extras import require
 from onelayer.network.apart import PAIR, apart
+from onelayer.network.batches import Batch, for_one
 from onelayer.network.builder import Known, NetworkWriter, Value, moved
+from onelayer.network.counts import mixed
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.onnx_rules import RULES
 from onelayer.network.onnx_tables import ATTRIBUTES, FOLDED
@@ -70,55 +72,62 @@ def _need_valid(onnx: Any, model: Any) -> None:
 
 def _network(graph: Any, to_array: Callable[[Any], Any]) -> RecordedNetwork:
     network = _of_points(graph, to_array, None)
-    # Run on two points symbolically: whatever mixes or counts them shows in the expressions.
-    if _any_batch(graph):
-        _need_apart(network, _of_points(graph, to_array, PAIR))
+    # Of batches of any size batches.py has shown it; two points, run symbolically, are held against what it allowed.
+    if _any_batch(graph) and not apart(network, _of_points(graph, to_array, PAIR)):
+        mixed()
     return network
 
 
 def _any_batch(graph: Any) -> bool:
     """Whether the input takes batches of any size; one of a single point can mix nothing."""
+    return int(_input(graph).type.tensor_type.shape.dim[0].dim_value) == 0
+
+
+def _input(graph: Any) -> Any:
+    """The one input that is not stored."""
     stored = {item.name for item in graph.initializer}
-    item = next(item for item in graph.input if item.name not in stored)
-    return int(item.type.tensor_type.shape.dim[0].dim_value) == 0
-
-
-def _need_apart(network: RecordedNetwork, pair: RecordedNetwork) -> None:
-    if not apart(network, pair):
-        raise FileError("it mixes the points of a batch, or counts them; each must be treated alone")
+    inputs = [item for item in graph.input if item.name not in stored]
+    if len(inputs) != 1 or len(graph.output) != 1:
+        raise FileError(f"it has {len(inputs)} inputs and {len(graph.output)} outputs, one of each is read")
+    return inputs[0]
 
 
 def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -> RecordedNetwork:
     """The network of one point, or that of so many together, (points, *shape) to (points, *outputs)."""
     # An empty name stands for an optional input that is not given.
     known: dict[str, Any] = {"": None}
-    for item in graph.initializer:
-        known[item.name] = _array(item, to_array)
-    inputs = [item for item in graph.input if item.name not in known]
-    if len(inputs) != 1 or len(graph.output) != 1:
-        raise FileError(f"it has {len(inputs)} inputs and {len(graph.output)} outputs, one of each is read")
-    shape, kind = _signature(inputs[0])
+    known |= {item.name: _array(item, to_array) for item in graph.initializer}
+    point = _input(graph)
+    shape, kind = _signature(point)
     if points is None:
         write = NetworkWriter(shape, kind)
-        known[inputs[0].name] = write.point
+        known[point.name] = write.point
     else:
         # A batch of several points is one point of a larger network, whose own batch of one is taken off.
         write = NetworkWriter((points, *shape), kind)
-        known[inputs[0].name] = moved(write.point, lambda v: v[0])
-    _run_all(write, graph, known, to_array)
+        known[point.name] = moved(write.point, lambda v: v[0])
+    batch = Batch(point.name) if points is None and _any_batch(graph) else None
+    _run_all(write, graph, known, to_array, batch)
+    if batch is not None:
+        batch.need_rows(graph.output[0].name)
+    result = _result(graph, known)
+    return write.network(result if points is None else moved(result, lambda v: v[None]))
+
+
+def _result(graph: Any, known: dict[str, Any]) -> Known:
     written = graph.output[0].name
     if written not in known:
         raise FileError(f"no node writes the output {written[:40]!r}")
-    result = known[written]
-    if points is not None:
-        result = moved(result, lambda v: v[None])
-    return write.network(result)
+    found: Known = known[written]
+    return found
 
 
-def _run_all(write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> None:
+def _run_all(
+    write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: Callable[[Any], Any], batch: Batch | None
+) -> None:
     """Every node in the order of the file; what each writes becomes known, once."""
     for node in graph.node:
-        results = _run(write, node, known, to_array)
+        results = _run(write, node, known, to_array, batch)
         # An output without a result, as the mask of a dropout, is refused where it is read.
         for name, value in zip(node.output, results, strict=False):
             if name in known:
@@ -161,10 +170,17 @@ def _attributes(node: Any, to_array: Callable[[Any], Any]) -> dict[str, Any]:
     return found
 
 
-def _run(write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Callable[[Any], Any]) -> Sequence[Known]:
+def _run(
+    write: NetworkWriter, node: Any, known: dict[str, Any], to_array: Callable[[Any], Any], batch: Batch | None
+) -> Sequence[Known]:
     args = [_read(node, name, known) for name in node.input]
     settings = _attributes(node, to_array)
     _need_known(node, settings)
+    results = _results(write, node, for_one(node.op_type, args), settings)
+    return results if batch is None else batch.followed(node, args, settings, results)
+
+
+def _results(write: NetworkWriter, node: Any, args: list[Any], settings: dict[str, Any]) -> Sequence[Known]:
     # Older versions say by their outputs alone how many parts there are.
     if node.op_type == "Split":
         settings.setdefault("num_outputs", len(node.output))

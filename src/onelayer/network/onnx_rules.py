@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import FLOAT32, FLOAT64, format_of
 from onelayer.network.builder import Known, NetworkWriter, Value, moved, parts_of
+from onelayer.network.counts import counted
 
 Rule = Callable[[NetworkWriter, list[Any], dict[str, Any]], Any]
 RULES: dict[str, Rule] = {}
 # Defaults of attributes, which are float32.
 HUNDREDTH = float(np.float32(0.01))
 EPSILON = float(np.float32(1e-5))
-FLOAT, DOUBLE = 1, 11  # TensorProto
+FLOAT, INT64, DOUBLE = 1, 7, 11  # TensorProto
 # Formats in which a norm of a format may be computed.
 NO_NARROWER = {FLOAT32: (FLOAT, DOUBLE), FLOAT64: (DOUBLE,)}
 NAMES = {
@@ -48,17 +49,17 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _whole_numbers(x: Any) -> list[int]:
+def whole_numbers(x: Any) -> list[int]:
     """A constant list of integers."""
     if isinstance(x, Value) or np.asarray(x).dtype.kind not in "iu":
         raise UnsupportedOperation("a shape that depends on the point", "export with fixed sizes")
     return [int(value) for value in np.asarray(x).reshape(-1)]
 
 
-def _axes(args: list[Any], settings: dict[str, Any], at: int = 1) -> list[int] | None:
+def axes_of(args: list[Any], settings: dict[str, Any], at: int = 1) -> list[int] | None:
     """Axes, which newer versions give as an input and older ones as an attribute."""
     if len(args) > at and args[at] is not None:
-        return _whole_numbers(args[at])
+        return whole_numbers(args[at])
     return settings.get("axes")
 
 
@@ -77,6 +78,8 @@ def cast(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
     kinds = {1: np.float32, 11: np.float64, 6: np.int32, 7: np.int64, 9: np.bool_}
     to = settings.get("to")
     if not isinstance(args[0], Value):
+        if counted(args[0]) and to == INT64:
+            return np.asarray(args[0])
         if to not in kinds:
             raise UnsupportedOperation("Cast", "to float32, float64, integers or truth values")
         return np.asarray(args[0]).astype(kinds[to])
@@ -101,7 +104,7 @@ def filled(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     """One number everywhere."""
     # Zero in float32 where nothing is said, as ONNX has it.
     value = np.asarray(settings.get("value", np.zeros(1, dtype=np.float32)))
-    sides = _bounded(_whole_numbers(args[0]))
+    sides = _bounded(whole_numbers(args[0]))
     return np.full(sides, value.reshape(-1)[0], dtype=value.dtype)
 
 
@@ -257,7 +260,7 @@ def _reduction(op: str) -> Rule:
         if settings.get("noop_with_empty_axes", 0):
             raise UnsupportedOperation("a reduction over no axes", "name the axes")
         keepdims = bool(settings.get("keepdims", 1))
-        return write.reduced(op, args[0], _axes(args, settings), keepdims)
+        return write.reduced(op, args[0], axes_of(args, settings), keepdims)
 
     return written
 
@@ -268,7 +271,7 @@ RULES |= {"ReduceSum": _reduction("sum"), "ReduceMean": _reduction("mean")}
 @rule("Reshape")
 def reshape(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """0 keeps a size, -1 is what is left."""
-    sizes = _whole_numbers(args[1])
+    sizes = whole_numbers(args[1])
     zeros_keep = not settings.get("allowzero")
     own = args[0].shape
     kept = [own[at] if size == 0 and zeros_keep else size for at, size in enumerate(sizes)]
@@ -293,7 +296,7 @@ def transpose(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -
 @rule("Squeeze")
 def squeeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Without axes of size one."""
-    axes = _axes(args, settings)
+    axes = axes_of(args, settings)
     chosen = None if axes is None else tuple(axes)
     return moved(args[0], lambda v: np.squeeze(v, chosen))
 
@@ -301,7 +304,7 @@ def squeeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> 
 @rule("Unsqueeze")
 def unsqueeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """With axes of size one."""
-    axes = tuple(_axes(args, settings) or ())
+    axes = tuple(axes_of(args, settings) or ())
     return moved(args[0], lambda v: np.expand_dims(v, axes))
 
 
@@ -310,10 +313,10 @@ def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     """Part of some axes."""
     if len(args) < 3:
         raise UnsupportedOperation("Slice", "of opset 10 or later")
-    starts = _whole_numbers(args[1])
-    ends = _whole_numbers(args[2])
-    axes = _axes(args, {}, 3) or list(range(len(starts)))
-    steps = _axes(args, {}, 4) or [1] * len(starts)
+    starts = whole_numbers(args[1])
+    ends = whole_numbers(args[2])
+    axes = axes_of(args, {}, 3) or list(range(len(starts)))
+    steps = axes_of(args, {}, 4) or [1] * len(starts)
     index = [slice(None)] * len(args[0].shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         # Exporters write the smallest integer for "down to the first": Python says None.
@@ -336,7 +339,7 @@ def gather(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 def split(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> list[Known]:
     """Parts along an axis."""
     axis = settings.get("axis", 0)
-    sizes = _axes(args, {})
+    sizes = axes_of(args, {})
     whole = args[0].shape[axis]
     if sizes is None:
         count = settings["num_outputs"]
@@ -359,7 +362,7 @@ def concat(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
 @rule("Expand")
 def expand(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Copies along axes of size one."""
-    asked = _bounded(_whole_numbers(args[1]))
+    asked = _bounded(whole_numbers(args[1]))
     wanted = np.broadcast_shapes(args[0].shape, tuple(asked))
     return moved(args[0], lambda v: np.broadcast_to(v, wanted))
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from onelayer.network.counts import divided
+
 
 def _quotient(a: Any, b: Any) -> Any:
     """Integers are divided towards zero."""
+    if object in (np.asarray(a).dtype, np.asarray(b).dtype):
+        return np.frompyfunc(divided, 2, 1)(a, b)
     if np.asarray(a).dtype.kind not in "iu":
         return a / b
     # Of sizes it would be wrong at the least integer, which has none.
