@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onelayer.language.tree import Node, Tape
 
 MOST = 64  # factors of a product that are looked at; longer ones stay as they are written
+DEEPEST = 16  # sums inside sums that are looked into, each a few calls deep
 Factors = dict[int, int]  # node -> exponent > 0
 Powers = tuple[tuple[int, int], ...]  # nodes and their exponents, of any sign
 
@@ -194,7 +195,25 @@ def _needed(tape: Tape, other: Factors, zero: int) -> int:
 
 
 def _taken_apart(tape: Tape, at: int) -> list[tuple[int, int]]:
-    """b - a as -(a - b) where that is known, and a c + b c as c (a + b); nothing where it is neither."""
+    """b - a as -(a - b) where that is known, and a c + b c as c (a + b); nothing where it is neither, or too deep.
+
+    Looked at once for every node: where parts share their own parts there are far more ways down than nodes.
+    """
+    known = tape.apart.get(at)
+    if known is not None:
+        return known
+    if tape.depth >= DEEPEST:
+        return []
+    tape.depth += 1
+    try:
+        tape.apart[at] = _factored(tape, at)
+    finally:
+        tape.depth -= 1
+    return tape.apart[at]
+
+
+def _factored(tape: Tape, at: int) -> list[tuple[int, int]]:
+    """The factors of a sum or a difference that are seen in its two parts."""
     node = tape.nodes[at]
     a, b = node.args
     # Of a - b and b - a the earlier one is kept as it is, so that the two are not turned for ever.

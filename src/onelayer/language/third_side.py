@@ -6,6 +6,7 @@ cos t <= 1 in absolute value. The same holds with + for -.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,6 +20,7 @@ from onelayer.language.term import Term, applied
 from onelayer.language.tree import Node, Tape, squared
 
 TWO = Node("num", (), 2.0)
+SUM, PRODUCT = ("add", "sub"), ("mul",)
 ROUNDINGS = 8 * UNIT  # of a difference and its square
 
 
@@ -102,10 +104,10 @@ def _crossed(nodes: Sequence[Node], sign: int, term: int, legs: list[int]) -> Th
 
 
 def _sorted_out(nodes: Sequence[Node], at: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """What is squared and added in a sum, and all its other terms with their signs."""
+    """What is squared and added in a sum of three terms, and all its other terms with their signs."""
     legs = []
     others = []
-    for sign, term in _terms(nodes, at, 1):
+    for sign, term in _parts(nodes, at, SUM, 3):
         root = squared(nodes, term)
         if root is not None and sign > 0:
             legs.append(root)
@@ -114,28 +116,31 @@ def _sorted_out(nodes: Sequence[Node], at: int) -> tuple[list[int], list[tuple[i
     return legs, others
 
 
-def _terms(nodes: Sequence[Node], at: int, sign: int) -> list[tuple[int, int]]:
-    """The terms of a sum with their signs."""
-    node = nodes[at]
-    match node.op:
-        case "add" | "sub":
-            first = _terms(nodes, node.args[0], sign)
-            second = _terms(nodes, node.args[1], sign if node.op == "add" else -sign)
-            return first + second
-        case "neg":
-            return _terms(nodes, node.args[0], -sign)
-    return [(sign, at)]
-
-
 def _factors(nodes: Sequence[Node], at: int) -> tuple[int, list[int]]:
-    """The sign and the factors of a product."""
-    sign, found, pending = 1, list[int](), [at]
+    """The sign and the factors of a product of four."""
+    parts = _parts(nodes, at, PRODUCT, 4)
+    sign = math.prod(turn for turn, _ in parts)
+    return sign, [factor for _, factor in parts]
+
+
+def _parts(nodes: Sequence[Node], at: int, joins: Sequence[str], most: int) -> list[tuple[int, int]]:
+    """The terms of a sum, or the factors of a product, with their signs; none where there are more than ``most``.
+
+    What is pending is one part at least. So a sum of sums, which may have more terms than there are atoms, is left
+    after a few steps, and no depth of it is a call.
+    """
+    found = list[tuple[int, int]]()
+    pending = [(1, at)]
     while pending:
-        at = pending.pop()
+        if len(found) + len(pending) > most:
+            return []
+        sign, at = pending.pop()
         node = nodes[at]
-        if node.op in ("mul", "neg"):
-            pending += node.args
-            sign = -sign if node.op == "neg" else sign
+        if node.op == "neg":
+            pending.append((-sign, node.args[0]))
+        elif node.op in joins:
+            first, second = node.args
+            pending += [(-sign if node.op == "sub" else sign, second), (sign if joins is SUM else 1, first)]
         else:
-            found.append(at)
-    return sign, found
+            found.append((sign, at))
+    return found

@@ -52,6 +52,8 @@ class Tape:
     exact: list[Fraction | None] = field(default_factory=list)
     total: list[bool] = field(default_factory=list)
     cancels: bool = True  # whether removable singularities are removed
+    apart: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # factors of sums, kept by removable.py
+    depth: int = 0  # of the sum that it looks into
     _known: dict[Node, int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: float = 0) -> int:

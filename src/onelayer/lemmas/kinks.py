@@ -10,10 +10,12 @@ difference of two maxima, if that takes few terms. Sums that others exceed on th
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -27,6 +29,7 @@ Sides = Sequence[tuple[Fraction, Fraction]]
 ONE: Monomial = frozenset()
 PEAK = "max"
 MOST_TERMS = 32  # of a maximum that is multiplied out; beyond, it stays a maximum of what it was
+LONGEST = 100_000  # characters of a normal form that are written out
 MOST_VARIABLES = 6  # of which minima and maxima are told apart by their values at 0 and 1
 
 
@@ -54,13 +57,19 @@ def terms_of(peak: Base) -> list[Sum]:
     return [dict(term) for term in terms]
 
 
+@lru_cache(maxsize=2**14)
 def in_words(part: Any) -> str:
-    """One text for one normal form or a part of it."""
+    """One text for one normal form or a part of it; of a long one, a digest that is as good for telling them apart.
+
+    Peaks of peaks share their parts: written out, they may be longer than any memory, and each is written once.
+    """
     if isinstance(part, frozenset):
-        return "{" + " ".join(sorted(map(in_words, part))) + "}"
-    if isinstance(part, tuple):
-        return "(" + " ".join(map(in_words, part)) + ")"
-    return str(part)
+        text = "{" + " ".join(sorted(map(in_words, part))) + "}"
+    elif isinstance(part, tuple):
+        text = "(" + " ".join(map(in_words, part)) + ")"
+    else:
+        text = str(part)
+    return text if len(text) <= LONGEST else hashlib.sha256(text.encode()).hexdigest()
 
 
 def largest(sums: Sequence[Sum], sides: Sides) -> Sum:
