@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -12,6 +14,7 @@ from matplotlib.figure import Figure
 import onelayer as ol
 from onelayer.card import card
 from onelayer.errors import OnelayerError
+from onelayer.pictures.live_page import live_data
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -74,6 +77,55 @@ def test_cards_are_whole_and_say_what_is_proved(made: ol.Approximation) -> None:
         assert not read.seen & {"script", "img", "link", "style"}
     assert made.certificate.sentence in Balanced(made._repr_html_()).text
     assert "proved" in Balanced(made.certificate._repr_html_()).text
+
+
+def summed(x: Any) -> Any:
+    return x[0] + x[1] ** 2
+
+
+BLACK_BOXES = {
+    "declared": (ol.BlackBox(summed, [1, 2]), 0.5, "conditional on the declared Lipschitz constant"),
+    "structure": (ol.BlackBox(summed, [1, 2], structure="additive"), 0.2, "conditional on the declared structure"),
+    "estimate": (ol.BlackBox(summed, "estimate"), 0.5, "no proof"),
+    "guess": (ol.BlackBox(summed, [1, 2], structure="estimate"), 0.2, "no proof"),
+}
+
+
+@pytest.mark.parametrize("kind", BLACK_BOXES)
+def test_what_a_bound_rests_on_stands_beside_it_wherever_it_is_shown(kind: str, tmp_path: Path) -> None:
+    f, eps, condition = BLACK_BOXES[kind]
+    a = ol.approximate(f, ol.Box([0, 0], [1, 1]), eps)
+    page = a.to_html(tmp_path / "live.html").read_text().partition('<p class="sub">')[2].partition("</p>")[0]
+    shown = [a.outcome(), repr(a), repr(a.certificate), page]
+    shown += [Balanced(item._repr_html_()).text.partition("certificate{")[0] for item in (a, a.certificate)]
+    for text in shown:
+        assert condition in text
+    assert "best proved" not in a.outcome()
+    assert a.certificate.proved == ("reached: " in a.outcome())
+    if a.certificate.within:
+        assert all("of a function that f is within" in str(attempt) for attempt in a.history)
+    assert "proved bound" not in live_data(a)["bound"]
+
+
+def test_a_result_whose_slopes_are_not_proved_is_not_called_reached() -> None:
+    a = ol.approximate("sin(x)", ol.Box([0], [1]), 1e-2, gradient_eps=0.1)
+    slopes = ol.gradient_error(a.model, "sin(x)", a.box, 1e-12, max_seconds=0.5)
+    slopes = replace(slopes, weights_sha256=a.certificate.weights_sha256)
+    b = replace(a, gradient=slopes)
+    assert a.outcome().startswith("reached: ")
+    assert not b.outcome().startswith("reached: ")
+    assert slopes.sentence in b.outcome()
+    assert f"slopes, {slopes.status}" in Balanced(b._repr_html_()).text
+
+
+def test_a_card_says_which_arithmetic_is_proved(made: ol.Approximation) -> None:
+    assert "float64 execution" in Balanced(made._repr_html_()).text.partition("certificate{")[0]
+
+
+def test_a_witness_whose_digits_are_left_out_is_near(made: ol.Approximation) -> None:
+    refuted = replace(made.certificate, status="refuted", eps=0.0, lower=1e-9, witness=(1 / 3,))
+    assert " near (x = 0.333333)" in str(refuted) or " near (0.333333)" in str(refuted)
+    assert " at (0.25)" in str(replace(refuted, witness=(0.25,)))
 
 
 def test_a_table_shows_its_columns() -> None:

@@ -83,10 +83,10 @@ def test_a_bar_appears_and_goes(capfd: pytest.CaptureFixture[str], monkeypatch: 
 
 
 def test_a_report_in_words() -> None:
-    assert str(Report("proving", 0.25, 1e-3, 2e-3, "7 boxes")) == "25%, sup|T - f| in [0.001, 0.002], 7 boxes"
+    assert str(Report("proving", 0.25, 1e-3, 2e-3, "7 boxes")) == "25%, bounds [0.001, 0.002], 7 boxes"
     assert str(Report("fitting")) == ""
-    assert str(Report("proving", None, 1.0009, 1.0011)) == "sup|T - f| in [1, 1.01]"
-    assert str(Report("proving", None, 0.0, math.inf)) == "sup|T - f| in [0, inf]"
+    assert str(Report("proving", None, 1.0009, 1.0011)) == "bounds [1, 1.01]"
+    assert str(Report("proving", None, 0.0, math.inf)) == "bounds [0, inf]"
 
 
 def test_a_given_observer_keeps_its_own_deadline_too() -> None:
@@ -121,4 +121,4 @@ def test_a_notebook_shows_one_line_that_is_rewritten(monkeypatch: pytest.MonkeyP
         observer.report("proving", 1.0, lower=1.0009, upper=1.0011, detail="9 boxes")
     assert len(written) == 3
     assert "progress" not in written[2]
-    assert "proving: 100%, sup|T - f| in [1, 1.01], 9 boxes (" in written[2]
+    assert "proving: 100%, bounds [1, 1.01], 9 boxes (" in written[2]

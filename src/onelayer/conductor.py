@@ -121,7 +121,9 @@ def approximate(
         if given.estimated and layout == "auto":
             layout = "packed"
         made = _built(task, layout, gradient_eps, lipschitz, watch)
-        return replace(made, certificate=given.concluded(made.certificate))
+        # What was tried was tried for the function that stands for f.
+        tried = tuple(replace(one, note=one.note or given.note()) for one in made.history)
+        return replace(made, certificate=given.concluded(made.certificate), history=tried)
 
 
 def _built(task: Task, layout: str, gradient_eps: float | None, lipschitz: Any, watch: Observer) -> Approximation:

@@ -54,7 +54,8 @@ class Report:
         if self.upper is not None:
             low = _outward(self.lower or 0.0, up=False)
             high = _outward(self.upper, up=True)
-            parts.append(f"sup|T - f| in [{low}, {high}]")
+            # Of what, the caller knows: a search bounds errors, slopes, ranges and margins alike.
+            parts.append(f"bounds [{low}, {high}]")
         return ", ".join([*parts, self.detail] if self.detail else parts)
 
 

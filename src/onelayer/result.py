@@ -44,7 +44,10 @@ LONGER = 8.0
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way that was tried: what came of it, how large it was, how long it took, and why it failed if it did."""
+    """One way that was tried: what came of it, how large it was, how long it took.
+
+    ``note`` says why it failed if it did, else what its bounds rest on where that is more than the weights.
+    """
 
     way: str
     status: str  # proved | refuted | undecided | failed
@@ -59,7 +62,8 @@ class Attempt:
             return f"{self.way}: {self.note} ({self.seconds:.1f} s)"
         bound = f"sup|T - f| in [{outward(self.lower, up=False)}, {outward(self.upper, up=True)}]"
         size = number_of(self.parameters, "parameters")
-        return f"{self.way}: {self.status}, {bound}, {size} ({self.seconds:.1f} s)"
+        parts = filter(None, (self.status, bound, self.note, size))
+        return f"{self.way}: {', '.join(parts)} ({self.seconds:.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -131,15 +135,24 @@ class Approximation:
     def outcome(self) -> str:
         """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
         certificate = self.certificate
+        condition = f", {certificate.condition}" if certificate.condition else ""
+        high = outward(certificate.upper, up=True, limit=certificate.eps if certificate.proved else None)
         if certificate.proved:
-            high = outward(certificate.upper, up=True, limit=certificate.eps)
-            return f"reached: sup|T - f| <= {high}"
-        high = outward(certificate.upper, up=True)
+            return f"{self._reached()}: sup|T - f| <= {high}{condition}"
         seen = outward(certificate.lower, up=False)
-        known = f"best proved bound {high}, an error of {seen} was seen"
+        kind = "bound" if condition else "proved bound"
+        known = f"best {kind} {high}{condition}, an error of {seen} was seen"
         tried = [f"tried {attempt}" for attempt in self.history]
+        if certificate.status == "estimated":
+            return "\n".join([f"estimated, not proved: {known}", *tried, "declare how fast f changes for a proof"])
         lines = [f"not reached in this budget: {known}", *tried, self._remedy()]
         return "\n".join(lines)
+
+    def _reached(self) -> str:
+        """What is, where the values are proved: slopes that were asked for too may be open."""
+        if self.gradient is None or self.gradient.proved:
+            return "reached"
+        return f"reached for values alone, not for slopes ({self.gradient.sentence})"
 
     def _remedy(self) -> str:
         """Why eps was not reached, and what would probably reach it."""
@@ -162,7 +175,7 @@ class Approximation:
 
         benchmarks/advice.py counts how often that is so.
         """
-        if self.certificate.proved or self.unreachable or self.certificate.eps is None:
+        if self.certificate.status in ("proved", "estimated") or self.unreachable or self.certificate.eps is None:
             return {}
         # One way alone keeps no history; its certificate knows at least how long the proof took.
         spent = sum(attempt.seconds for attempt in self.history) or self.certificate.seconds
@@ -262,8 +275,11 @@ class Approximation:
             ("claim", self.certificate.sentence),
             ("f", self.certificate.short_function),
             ("domain", repr(self.box)),
+            ("arithmetic", self.certificate.executed),
             ("layer", counted(self.size())),
         ]
+        if self.gradient is not None:
+            rows.insert(1, (f"slopes, {self.gradient.status}", self.gradient.sentence))
         if self.wanted_tokens is not None:
             rows.append(("eps needs", f"about {self.wanted_tokens:,} tokens"))
         more = folded("certificate", self.certificate.to_json())

@@ -7,8 +7,10 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import onelayer as ol
 from onelayer.cli.console import run
@@ -50,6 +52,46 @@ def test_a_proved_result(made: Approximation, tmp_path: Path) -> None:
     assert "Wave &lt;b&gt;" in markup
     assert not re.search(r"<script|https?://|src=(?!\"data:)", markup)
     assert page.stat().st_size < 2_000_000
+
+
+def summed(x: Any) -> Any:
+    return x[0] + x[1] ** 2
+
+
+SQUARE = ol.Box([0, 0], [1, 1])
+
+
+def test_a_claim_that_rests_on_a_declaration_says_so_in_its_sentence(tmp_path: Path) -> None:
+    a = ol.approximate(ol.BlackBox(summed, [1, 2], structure="additive"), SQUARE, 0.2)
+    text = text_of(a.report(tmp_path / "r.html"))
+    assert a.certificate.proved
+    assert "provided that what is declared" in words.claim(a.certificate)
+    assert text.count("provided that what is declared") >= 2
+    assert "The reference itself has no formula" in text
+    assert "Function in place of the reference" in text
+
+
+@pytest.mark.parametrize("how", [{"lipschitz": "estimate"}, {"lipschitz": [1, 2], "structure": "estimate"}])
+def test_an_estimate_is_never_said_to_hold(how: dict[str, Any]) -> None:
+    claimed = ol.approximate(ol.BlackBox(summed, **how), SQUARE, 0.5).certificate
+    assert claimed.status == "estimated"
+    assert words.claim(claimed).startswith("NOT proved")
+    assert "no proof" in words.claim(claimed)
+    assert "not a proof" in words.method(claimed)
+
+
+def test_a_point_is_printed_with_all_its_digits() -> None:
+    assert words.listed((1 / 3, 2.0), ("v", "w")) == "v = 0.3333333333333333, w = 2.0"
+
+
+@pytest.mark.filterwarnings("ignore:the model returns shape")
+def test_a_function_that_is_cut_short_is_marked(tmp_path: Path) -> None:
+    long = " + ".join(f"0.000000000{at}*sin({at}*x)" for at in range(1, 200))
+    net = torch.nn.Linear(1, 1).double()
+    found = ol.certify(net, long, BOX, gap=0.9)
+    found.save(tmp_path / "net")
+    text = text_of(write_report(tmp_path / "net"))
+    assert "characters in all" in text
 
 
 def test_names_and_units_of_the_box(tmp_path: Path) -> None:

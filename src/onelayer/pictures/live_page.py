@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onelayer.disk import replace_file
 from onelayer.errors import OnelayerError
+from onelayer.formats import FLOAT64, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.knots import Content
@@ -25,7 +26,8 @@ from onelayer.lemmas.argument import OrderStatistics, from_text
 from onelayer.pictures.explanation import ExplainedHead, explain
 from onelayer.pictures.scene import Scene, spread
 from onelayer.pictures.written import written_box, written_domain, written_names
-from onelayer.proof.certificate import abridged
+from onelayer.proof.certificate import Certificate, abridged
+from onelayer.proof.claim import ESTIMATED
 from onelayer.proof.files import ARGUMENT, TABLE, read_table
 from onelayer.result import Approximation
 from onelayer.webpage import allowing, webpage
@@ -72,7 +74,8 @@ def live_page(a: Approximation, title: str) -> str:
     proof = a.certificate
     mark = f'<span class="badge {escape(proof.status)}">{escape(proof.status)}</span>'
     where = written_domain(written_box(a.box, a.target))
-    claim = f"{typeset(f'{proof.sentence} on {where}')}. Drag the point: the layer is computed here, from its weights."
+    claim = typeset(f"{proof.sentence}, {proof.executed}, on {where}")
+    claim = f"{claim}. Drag the point: the layer is computed here, from its weights{_arithmetic_here(a)}."
     words = str(explain(a))[:WORDS]
     body = f"""<main>
 <h1>{escape(title)}</h1>
@@ -84,6 +87,20 @@ def live_page(a: Approximation, title: str) -> str:
 <script>{script}</script>"""
     style = "".join(map(resource, STYLES))
     return webpage(title, style, body, allowing(script))
+
+
+def _arithmetic_here(a: Approximation) -> str:
+    """Where a browser computes in another format than the layer: that it does."""
+    if format_of(a.model.dtype) is FLOAT64:
+        return ""
+    return f", in float64 and not in {spelled(a.model.dtype)}"
+
+
+def _bound_word(proof: Certificate) -> str:
+    """What the number ``upper`` may be called: proved only where nothing is declared or guessed."""
+    if proof.method == ESTIMATED:
+        return "estimated bound"
+    return "bound under its condition" if proof.condition else "proved bound"
 
 
 def typeset(sentence: str) -> str:
@@ -136,6 +153,8 @@ def live_data(a: Approximation) -> dict[str, Any]:
         "order": _order(a),
         "boxes": _leaves(a),
         "upper": upper,
+        "bound": _bound_word(proof),
+        "rounded": _arithmetic_here(a).removeprefix(", "),
         "heads": [_told(head) for head in told],
         "tokens": _tokens(a, names),
         "rows": _rows(a),

@@ -87,4 +87,6 @@ def preference(made: Approximation) -> tuple[bool, float]:
 def _attempt(way: str, made: Approximation, seconds: float) -> Attempt:
     certificate = made.certificate
     parameters = made.size()["parameters"]
-    return Attempt(way, certificate.status, certificate.lower, certificate.upper, parameters, seconds, "")
+    return Attempt(
+        way, certificate.status, certificate.lower, certificate.upper, parameters, seconds, certificate.condition
+    )

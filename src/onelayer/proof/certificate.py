@@ -26,7 +26,14 @@ from onelayer.proof.tree import BoxTree
 
 MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
 BOXES = "branch and bound"
+# By method, what a bound rests on that is no theorem about the weights.
+CONDITIONS = {
+    CONDITIONAL: "conditional on the declared Lipschitz constant",
+    CURVED: "conditional on the given gradient and its declared Lipschitz constant",
+    ESTIMATED: "by an estimated Lipschitz constant, which is no proof",
+}
 MOST_SHOWN = 200  # characters of a formula on one line
+MOST_COORDINATES = 8  # of a point on one line
 
 
 def stated(eps: Any) -> float:
@@ -204,8 +211,20 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The claim in one line, without the status: "sup|T - f| <= 9.071e-07 < 1e-06"."""
-        return self._claim()
+        """The claim in one line, without the status: "sup|T - f| <= 9.071e-07 < 1e-06", and what it rests on."""
+        return ", ".join(filter(None, (self._claim(), self.condition)))
+
+    @property
+    def condition(self) -> str:
+        """What a claim rests on beside the rounding of its execution, "" where that is nothing.
+
+        It belongs beside every bound that is shown: nobody may take for proved what rests on a declaration or a guess.
+        """
+        if self.within:
+            guessed = "by an estimate of the structure of f or its Lipschitz constant, which is no proof"
+            declared = "conditional on the declared structure of f and its Lipschitz constant"
+            return guessed if self.method == ESTIMATED else declared
+        return CONDITIONS.get(self.method, "")
 
     @property
     def named_function(self) -> str:
@@ -225,17 +244,19 @@ class Certificate:
             ("claim", self.sentence),
             ("f", self.short_function),
             ("domain", repr(self.domain)),
-            ("arithmetic", self._arithmetic()),
+            ("arithmetic", self.executed),
             ("proof", f"{self.method}{work}"),
             ("weights", f"sha256 {self.weights_sha256}"),
         ]
         if self.witness is not None:
             least = outward(self.lower, up=False)
-            rows.append(("largest error known", f"{least} at {self._point(self.witness)}"))
+            rows.append(("largest error known", f"{least} {self._at(self.witness)}"))
         rows += [("assumed", text) for text in self.assumptions]
         return card("Certificate", rows, self.status)
 
-    def _arithmetic(self) -> str:
+    @property
+    def executed(self) -> str:
+        """The arithmetic that the claim speaks of, in words."""
         return "exact real arithmetic" if self.arithmetic == REAL else self.arithmetic
 
     def _boxes(self) -> str:
@@ -245,19 +266,8 @@ class Certificate:
     def headline(self) -> str:
         """The claim in one line with its status, by what it is shown and what it is about."""
         by_what = self._boxes() or f"by {self.method}"
-        parts = [f"{self.status}: {self._claim()}", by_what, self._arithmetic()]
-        # Nobody who reads one line may take for proved what rests on a declaration or on a guess.
-        if self.method == CONDITIONAL:
-            parts.append("conditional on the declared Lipschitz constant")
-        if self.method == CURVED:
-            parts.append("conditional on the given gradient and its declared Lipschitz constant")
-        if self.within and self.method != ESTIMATED:
-            parts.append("conditional on the declared structure of f and its Lipschitz constant")
-        elif self.within:
-            parts.append("by an estimate of the structure of f or its Lipschitz constant, which is no proof")
-        elif self.method == ESTIMATED:
-            parts.append("by an estimated Lipschitz constant, which is no proof")
-        return ", ".join(parts)
+        parts = (f"{self.status}: {self._claim()}", by_what, self.executed, self.condition)
+        return ", ".join(filter(None, parts))
 
     def __str__(self) -> str:
         return f"Certificate({self.headline})"
@@ -267,6 +277,11 @@ class Certificate:
     def _point(self, x: tuple[float, ...]) -> str:
         return point(x, self.domain.variables)
 
+    def _at(self, x: tuple[float, ...]) -> str:
+        """Where a bound is reached: "at" a point that is printed whole, "near" one of which digits are left out."""
+        whole = len(x) <= MOST_COORDINATES and all(float(f"{value:.6g}") == value for value in x)
+        return f"{'at' if whole else 'near'} {self._point(x)}"
+
     def _claim(self) -> str:
         if self.status in ("proved", "estimated") and self.eps is not None:
             # The decimal is rounded up, but never beyond eps: both signs that are printed are true.
@@ -275,7 +290,7 @@ class Certificate:
             return f"{self.claim} <= {high} {sign} {self.eps!r}"
         if self.status == "refuted" and self.witness is not None:
             low = outward(self.lower, up=False, limit=self.eps)
-            return f"{self.claim} >= {low} > {self.eps!r} at {self._point(self.witness)}"
+            return f"{self.claim} >= {low} > {self.eps!r} {self._at(self.witness)}"
         asked = "" if self.eps is None else f", asked for {self.eps!r}"
         where = ""
         if self.resisted is not None:
@@ -344,10 +359,10 @@ def middle(box: tuple[tuple[float, ...], tuple[float, ...]]) -> tuple[float, ...
     return tuple(a / 2 + b / 2 for a, b in zip(*box, strict=True))
 
 
-def point(x: tuple[float, ...], names: Sequence[str] = (), limit: int = 8) -> str:
+def point(x: tuple[float, ...], names: Sequence[str] = ()) -> str:
     """A point for people: six digits, long points abridged; each number behind its name where there are names."""
     before = [f"{name} = " for name in names] or [""] * len(x)
-    numbers = zip(before[:limit], x[:limit], strict=True)
+    numbers = zip(before[:MOST_COORDINATES], x[:MOST_COORDINATES], strict=True)
     shown = [f"{name}{value:.6g}" for name, value in numbers]
-    shown += ["..."] if len(x) > limit else []
+    shown += ["..."] if len(x) > MOST_COORDINATES else []
     return f"({', '.join(shown)})"

@@ -8,7 +8,7 @@ from typing import Any
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.observer import Observer
-from onelayer.proof.certificate import Certificate
+from onelayer.proof.certificate import Certificate, outward
 from onelayer.recording.blackbox import BlackBox
 from onelayer.recording.separable import Separated
 from onelayer.recording.target import separated
@@ -34,6 +34,13 @@ class Supposed:
             return found
         known = self.known
         return found.supposing(self.asked, known.within, known.assumption, estimated=known.estimated)
+
+    def note(self) -> str:
+        """What a bound of the function that stands for f says nothing about: how far f is from it."""
+        if self.known is None:
+            return ""
+        ground = "an estimate" if self.known.estimated else "what was declared"
+        return f"of a function that f is within {outward(self.known.within, up=True)} of, by {ground}"
 
 
 def supposed(f: Any, box: Box, eps: float | None, watch: Observer) -> Supposed:

@@ -72,7 +72,12 @@ def claim(proof: Certificate) -> str:
     asked = text.replace("{bound}", repr(proof.eps))
     if proof.status == "refuted":
         return f"This is NOT so: {asked}. It fails at the point stated below."
-    known = "no bound was established" if math.isinf(proof.upper) else f"a bound of {high} is proved, {low} is reached"
+    known = f"a bound of {high} is proved, {low} is reached"
+    if math.isinf(proof.upper):
+        known = "no bound was established"
+    elif proof.about["kind"] in MARGINS:
+        ((what, margin),) = facts(proof).items()
+        known = f"{what} {margin!r}"
     return f"It was NOT decided whether {asked}; {known}."
 
 

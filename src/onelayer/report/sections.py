@@ -54,14 +54,23 @@ def reference(subject: Subject) -> str:
     model = subject.result.model
     if isinstance(model, RecordedNetwork):
         return _network(proof, model)
-    text = proof.named_function if len(proof.function) <= LONGEST else f"{proof.function[:LONGEST]} ..."
     config = model.config
     layer = (
         f"One Transformer layer with {config.attention} attention: {counted(model.size())}. "
         f"Input {config.input_shape}, output {config.output_shape or 'one number'}, "
         f"stored as {spelled(model.dtype)}."
     )
-    return f"<h2>Reference function</h2><pre>{escape(text)}</pre><h2>Model</h2><p>{escape(layer)}</p>"
+    return f"{_function(proof)}<h2>Model</h2><p>{escape(layer)}</p>"
+
+
+def _function(proof: Certificate) -> str:
+    """The function that the model was compared with, and whether it is the reference itself."""
+    heading = "Function in place of the reference" if proof.within else "Reference function"
+    text = proof.named_function
+    # What is left out is marked: a beginning would read as another function.
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]} ... ({len(text):,} characters in all)"
+    return f"<h2>{heading}</h2><pre>{escape(text)}</pre>"
 
 
 def _network(proof: Certificate, model: RecordedNetwork) -> str:
@@ -76,10 +85,9 @@ def _network(proof: Certificate, model: RecordedNetwork) -> str:
     )
     text = f"<h2>Model</h2><p>{escape(about)}</p>"
     # Claims about |T - f|, which have no kind, and about slopes compare with a function; all others are about T alone.
-    compared = proof.named_function[:LONGEST]
-    if proof.about.get("kind", "slopes") != "slopes" or not compared:
+    if proof.about.get("kind", "slopes") != "slopes" or not proof.function:
         return text
-    return f"<h2>Reference function</h2><pre>{escape(compared)}</pre>{text}"
+    return f"{_function(proof)}{text}"
 
 
 def domain(subject: Subject) -> str:
@@ -128,10 +136,11 @@ def worst(subject: Subject) -> str:
         return _extreme(subject)
     if proof.witness is None:
         return "<h2>Largest known difference</h2><p>No point with a difference above zero is recorded.</p>"
+    rests = words.resting(proof)
     rows = [
-        ("difference", f"at least {proof.lower!r}"),
+        ("difference", f"at least {proof.lower!r}{rests if proof.within else ''}"),
         ("at", words.listed(proof.witness, subject.names)),
-        ("everywhere", f"at most {proof.upper!r}"),
+        ("everywhere", f"at most {proof.upper!r}{rests}"),
     ]
     return f"<h2>Largest known difference</h2>{_facts(rows)}"
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from onelayer.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, REAL
 from onelayer.proof.certificate import Certificate, outward
+from onelayer.proof.claim import ESTIMATED
 from onelayer.report import claimed
 
 FORMATS = {
@@ -34,26 +35,39 @@ METHODS = {
 
 
 def claim(certificate: Certificate) -> str:
-    """What is established, in one sentence."""
+    """What is established, in one sentence, with what it rests on where that is more than the weights."""
     if certificate.about:
         return claimed.claim(certificate)
+    rests = resting(certificate)
     high = outward(certificate.upper, up=True)
-    if certificate.status == "proved":
+    if certificate.status in ("proved", "estimated"):
+        high = outward(certificate.upper, up=True, limit=certificate.eps)
         return (
-            f"For every point of the domain stated below, the value returned by the model differs from the reference "
-            f"function by at most {outward(certificate.upper, up=True, limit=certificate.eps)}{_required(certificate)}."
+            f"{'NOT proved: ' if certificate.status == 'estimated' else ''}For every point of the domain stated below, "
+            f"the value returned by the model differs from the reference function by at most {high}"
+            f"{_required(certificate)}{rests}."
         )
     if certificate.status == "refuted":
         low = outward(certificate.lower, up=False, limit=certificate.eps)
         return (
             f"The required accuracy of {certificate.eps!r} is NOT met: at the point stated below the model differs "
-            f"from the reference function by at least {low}."
+            f"from the reference function by at least {low}{rests}."
         )
     known = "no upper bound was established" if math.isinf(certificate.upper) else f"it is at most {high}"
+    low = outward(certificate.lower, up=False)
     return (
         f"It was NOT decided whether the model meets{_required(certificate, 'the required accuracy')}: the largest "
-        f"difference from the reference function is at least {outward(certificate.lower, up=False)}, and {known}."
+        f"difference from the reference function is at least {low}, and {known}{rests}."
     )
+
+
+def resting(certificate: Certificate) -> str:
+    """What stands behind a bound that rests on more than the weights: nobody may sign it for a proof."""
+    if not certificate.condition:
+        return ""
+    if certificate.method == ESTIMATED:
+        return ", by an estimate from samples, which is no proof (see assumptions)"
+    return ", provided that what is declared of the reference function holds (see assumptions)"
 
 
 def _required(certificate: Certificate, what: str = "") -> str:
@@ -80,9 +94,21 @@ def method(certificate: Certificate) -> str:
     if known is None:
         return f"The bound follows from an argument ({certificate.method}) whose conditions these weights satisfy."
     text = known.format(domain=_divided(certificate.boxes), order=certificate.order)
+    if certificate.within:
+        return f"{text} {_stands_in(certificate)}" if certificate.method != ESTIMATED else _stands_in(certificate)
     if certificate.about:
         return text.replace(DIFFERENCE, "what the statement is about")
     return text
+
+
+def _stands_in(certificate: Certificate) -> str:
+    """That the printed function stands for a reference without a formula, and on what ground."""
+    ground = "as was estimated from samples, which is not a proof" if certificate.method == ESTIMATED else "as declared"
+    distance = outward(certificate.within, up=True)
+    return (
+        "The model was compared with the function printed above. The reference itself has no formula and is taken to "
+        f"be within {distance} of that function, {ground} (see assumptions); the bounds are wider by as much."
+    )
 
 
 def _divided(boxes: int) -> str:
@@ -102,5 +128,6 @@ def verdict(word: str) -> str:
 
 def listed(values: Sequence[float], names: Sequence[str], most: int = 12) -> str:
     """A point as "rpm = 3200, load = 0.4"."""
-    shown = [f"{name} = {value:.10g}" for name, value in zip(names, values, strict=True)][:most]
+    # As repr: at a point of other digits the difference may be another one.
+    shown = [f"{name} = {value!r}" for name, value in zip(names, values, strict=True)][:most]
     return ", ".join(shown) + (f", ... ({len(values)} in all)" if len(values) > most else "")

@@ -106,7 +106,7 @@ function snapshot(state) {
   if (typeof state.share === "number") at("share").value = state.share;
   else at("share").removeAttribute("value");
   const last = state.history.at(-1);
-  at("enclosure").textContent = last ? `${short(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : state.detail || "";
+  at("enclosure").textContent = last ? `${shortDown(last[1] || 0)} ≤ sup|T − f| ≤ ${shortUp(last[2])}` : state.detail || "";
   draw(at("closing"), state.history, Number(state.order.eps));
   drawBoxes(state.boxes || []);
 }
@@ -190,11 +190,13 @@ async function finished(state) {
   show("result");
   if (state.history.length > 1) draw(at("closed"), state.history, state.certificate.eps);
   if (loaded === state.id) return;
-  loaded = state.id;
+  loaded = "";
+  at("live").replaceChildren(); // the layer of another result must not stand below this claim
   const data = await asks(`/api/jobs/${state.id}/live`);
   if (state.id !== current) return;
-  if (data.error) at("live").textContent = data.error;
-  else mountLive(at("live"), data);
+  if (data.error) { at("live").textContent = data.error; return; }
+  mountLive(at("live"), data);
+  loaded = state.id;
 }
 
 function verdict(found) {

@@ -21,7 +21,7 @@ function claimed(state) {
 function facts(state) {
   const proof = state.certificate, count = (value, word) => [value.toLocaleString("en"), `${word}${value === 1 ? "" : word === "box" ? "es" : "s"}`];
   const found = Object.entries(WORDS).filter(([name]) => state.size[name]).map(([name, word]) => count(state.size[name], word));
-  found.push(proof.boxes ? count(proof.boxes, "box") : ["", `proved by ${proof.method}`], ["", proof.arithmetic], [state.seconds.toFixed(1), "seconds"]);
+  found.push(proof.boxes ? count(proof.boxes, "box") : ["", `by ${proof.method}`], ["", proof.arithmetic], [state.seconds.toFixed(1), "seconds"]);
   return found.map(([value, word]) => made("li", {}, made("b", { text: value }), ` ${word}`));
 }
 

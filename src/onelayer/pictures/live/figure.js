@@ -34,6 +34,12 @@ function shortUp(value) {
   return short(near >= value ? near : near + 10 ** (Math.floor(Math.log10(near)) - 2), 3);
 }
 
+/* A lower bound with three digits, rounded down. */
+function shortDown(value) {
+  const near = Number(value.toPrecision(3));
+  return short(near <= value ? near : near - 10 ** (Math.floor(Math.log10(near)) - 2), 3);
+}
+
 /* A sentence of a certificate with the signs of mathematics; its digits stay as they are. */
 function typeset(text) {
   return text.replace(/(^|[^\d.])1e([+-]?\d+)/g, (_, before, power) => `${before}10${raised(power)}`)

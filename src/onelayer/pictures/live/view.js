@@ -48,6 +48,7 @@ class LiveView {
     this.error = made("output", { class: "live-error" });
     this.share = made("small");
     this.readout = made("div", { class: "live-readout" }, made("div", {}, made("span", { text: "T(x)" }), this.value));
+    if (this.data.rounded) this.readout.append(made("small", { text: this.data.rounded }));
     if (this.f) this.readout.append(made("div", {}, made("span", { text: "f(x)" }), this.reference), made("div", {}, made("span", { text: "T − f" }), this.error, this.share));
     this.panels = new Panels(this);
     this.root.replaceChildren(made("div", { class: "live" },
@@ -282,7 +283,7 @@ class LiveView {
     if (this.pointer) frame.cross(pen, p, this.pointer[0], null);
     frame.dot(pen, frame.atX(this.x[i]), frame.atY(y));
     pen.restore();
-    if (bound !== null && bound <= frame.view.y[1]) labelled(pen, "proved bound", p.left + 6, frame.atY(bound) + 13);
+    if (bound !== null && bound <= frame.view.y[1]) labelled(pen, this.data.bound, p.left + 6, frame.atY(bound) + 13);
   }
 
   drawRows(pen, frame, place) {
@@ -339,7 +340,8 @@ class LiveView {
     this.reference.textContent = short(f, 6);
     this.reference.dataset.value = String(f);
     this.error.textContent = short(value - f, 3);
-    this.share.textContent = bound > 0 ? `${Math.round((100 * Math.abs(value - f)) / bound)} % of the proved bound ${shortUp(bound)}` : "";
+    // The bound is one of the layer in its own format: another arithmetic is not measured by it.
+    this.share.textContent = bound > 0 && !this.data.rounded ? `${Math.ceil((100 * Math.abs(value - f)) / bound)} % of the ${this.data.bound} ${shortUp(bound)}` : "";
   }
 }
 
