@@ -2,8 +2,8 @@
 
 A proof encloses T on one box at a time, from the operations that T applies to Taylor models. It speaks of every forward
 pass if T treats each point of a batch alone, every time alike and under every default dtype, and if what it returns
-lies in the enclosure of its operations. This is tried at thousands of points. It cannot be proved of foreign code, so
-the certificate of such a model lists it as an assumption.
+lies in the enclosure of its operations. This is tried at thousands of points, and on a box that holds them all. It
+cannot be proved of foreign code, so the certificate of such a model lists it as an assumption.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ SECONDS = 0.4
 BATCH, ALONE = 2048, 16
 # Boxes in which points are compared with enclosures, and points in each.
 BOXES, INSIDE = 5, 16
+# Copies of the domain enclosed together, and the relative distance of ends that are one end.
+COPIES, SAME = (2, 3, 7), 1e-9
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
@@ -89,6 +91,7 @@ def examine(error: ErrorFunction) -> int:
     _other_settings(error, points[few], usual[few], ends[few])
     _complain(error, points, ends.exclude(usual), AS_WRITTEN)
     _boxes(error, points)
+    _copies(error)
     return len(points)
 
 
@@ -237,6 +240,39 @@ def _boxes(error: ErrorFunction, points: Tensor) -> None:
     for batch, complaint in ((BOXES, AS_WRITTEN), (1, EVERY_POINT)):
         ends = _ends(error, lower, upper, batch, order=2)
         _keep_inside(error, lower, upper, ends, inside, values, complaint)
+
+
+def _copies(error: ErrorFunction) -> None:
+    """The whole domain enclosed once more, under another default dtype and among copies of itself: one enclosure.
+
+    Points are few, but no feature of T is too narrow for a box that holds all of them. Copies choose as the box does
+    wherever an enclosure has a choice; so what differs comes from the call, the setting, the batch or the place in it.
+    """
+    low, high = (side.reshape(1, -1) for side in (error.box.lower, error.box.upper))
+    alone = _ends(error, low, high)
+    _differs(error, alone, _ends(error, low, high), EVERY_TIME)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        other = _ends(error, low, high)
+    except Stopped:
+        raise
+    except OnelayerError:
+        other = alone  # code that fails there returns nothing that could be wrong
+    finally:
+        torch.set_default_dtype(usual)
+    _differs(error, alone, other, EVERYWHERE.replace("{what}", "torch's default dtype"))
+    for count in COPIES:
+        _differs(error, alone, _ends(error, low.expand(count, -1), high.expand(count, -1)), EVERY_POINT)
+
+
+def _differs(error: ErrorFunction, usual: Ends, other: Ends, complaint: str) -> None:
+    """Complain where an end of an enclosure moved by more than the rounding of sums in another order."""
+    size = torch.maximum(usual.low.abs(), usual.high.abs())
+    moved = torch.maximum((usual.low - other.low).abs(), (usual.high - other.high).abs())
+    # An infinite end moves by nothing that can be compared.
+    wrong = (moved > SAME * size) & torch.isfinite(moved)
+    _complain(error, error.box.center.reshape(1, -1), wrong.any(1).any().reshape(1), complaint)
 
 
 def _some_boxes(error: ErrorFunction, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
