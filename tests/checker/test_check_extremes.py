@@ -19,7 +19,6 @@ import onelayer as ol
 from onelayer.checker.arithmetic import coordinate
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
-from onelayer.checker.outcome import Rejected
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import read_model
 from onelayer.layer.file import save_model
@@ -80,27 +79,26 @@ def tried(seed: int, folder: Path) -> str:
     size, width = 10.0 ** rng.choice([0, 0, 0, rng.uniform(-30, 30)]), rng.choice([0, 1e-6, 1e-2, 1])
     low = [float(kind(rng.uniform(-2, 2) * size)) for _ in range(stored.length * stored.token_width)]
     high = [float(kind(a + width * abs(a))) for a in low]
-    try:
-        execution = Execution.of(f"{kind.__name__} execution", stored, (tuple(low), tuple(high)))
-    except Rejected:
-        return "may overflow"
+    execution = Execution.of(f"{kind.__name__} execution", stored, (tuple(low), tuple(high)))
     out = Layer(stored, execution)(
         [coordinate(i, a, b, 3) for i, (a, b) in enumerate(zip(low, high, strict=True))], Kinks()
     )
     inside = [[float(kind(rng.uniform(a, b))) for a, b in zip(low, high, strict=True)] for _ in range(6)]
     points = np.clip(np.array([low, high, *inside]), low, high).astype(kind)
     spread, error = out.items[0].range(), out.errors[0]
+    assert execution is not None
     bounded = bool(spread.is_finite() and error.is_finite())
     for value in model(torch.from_numpy(points).reshape(-1, *model.config.input_shape)).double().flatten().tolist():
-        assert math.isfinite(value), seed
+        assert math.isfinite(value) or not (bounded or execution.sure), seed
         assert not bounded or (arb(value) - spread).abs_lower() <= error, (seed, value, spread, error)
-    return "bounded" if bounded else "unbounded"
+    return f"{'bounded' if bounded else 'unbounded'}, {'by sizes' if execution.sure else 'box by box'}"
 
 
 def test_extreme_layers_return_what_is_enclosed(tmp_path: Path, long_run: bool) -> None:
     outcomes = Counter(tried(seed, tmp_path) for seed in range(4000 if long_run else 250))
-    assert outcomes["bounded"] > 100
-    assert outcomes["may overflow"] > 20
+    assert outcomes["bounded, by sizes"] > 100
+    assert outcomes["bounded, box by box"] > 10
+    assert outcomes["unbounded, box by box"] > 10
 
 
 def test_the_smaller_of_two_is_taken_as_it_is(tmp_path: Path) -> None:

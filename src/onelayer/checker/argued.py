@@ -59,10 +59,11 @@ def recheck(
     ``boxes`` are the corners of the leaves of a proof that has some, ``formula`` is f where it is one.
     """
     record = proof.record
-    # Here overflow is decided, for every argument alike.
     execution = Execution.of(record.arithmetic, stored, record.domain)
     if execution is None:
         raise Rejected(f"proofs by {record.method} speak of an execution, not of real arithmetic")
+    # Here overflow is decided, for every argument alike.
+    execution.need_sure()
     # The lemmas count the roundings of one format, not what a narrower one rounds between them.
     if execution.held is not None:
         raise Rejected(f"proofs by {record.method} do not speak of a {record.arithmetic}")

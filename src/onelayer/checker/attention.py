@@ -83,7 +83,7 @@ class Matrix:
         found = []
         for (live, b), p, t in zip(self._live(reach), passed, totals, strict=True):
             if _selects(live, b):
-                found.append((p + 2 * execution.tiny).upper())
+                found.append(execution.selected(p, t))
             else:
                 found.append(execution.affine(len(live), b, p, t))
         return found

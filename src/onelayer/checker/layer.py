@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, combination, constant, count
+from onelayer.checker.arithmetic import HALF_BALL, UNIT_BALL, ZERO, Taylor, combination, constant, count
 from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend, attend_grid, dot, sum_of
 from onelayer.checker.functions import Kinks, apply
 from onelayer.checker.heads import Head, stored_head
 from onelayer.checker.linear import LinearHead
 from onelayer.checker.magnitudes import NORM_EPS, need_known
-from onelayer.checker.rounding import INFINITE, Execution
+from onelayer.checker.rounding import INFINITE, Execution, size
 from onelayer.checker.weights import Array, Stored
 
 Entry = tuple[Taylor, arb]  # an enclosure, and how far an executed number may be from it
@@ -61,8 +61,7 @@ class Layer:
 
         Later steps could not tell: a weight of zero hides that number from them, and executed it makes no number.
         """
-        self.absorbing = absorbing
-        self.fits = True
+        self._begin(absorbing)
         config = self.config
         width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
@@ -72,13 +71,23 @@ class Layer:
         a = self._attend(self._normed(e, "pre"), kinks)
         r = a
         if config["residual"]:
-            r = [self.added(s, t) for s, t in zip(e[: len(a)], a, strict=True)]
+            r = [self.added(s, t) for s, t in zip(self._asked(e), a, strict=True)]
         r = self._normed(r, "post")
         y = [self._feed_forward(row, kinks) for row in r] if config["hidden"] else r
         # What the layer returns keeps its last error beside it.
         self.absorbing = False
         found = self._read(y)
-        return found if self.fits else Vector(found.items, [INFINITE] * len(found))
+        return found if self._fits_all() else Vector(found.items, [INFINITE] * len(found))
+
+    def _begin(self, absorbing: bool) -> None:
+        self.absorbing = absorbing
+        self.fits = True
+        if self.execution is not None:
+            self.execution.open = False
+
+    def _fits_all(self) -> bool:
+        """Whether no number of the pass overflows, neither what was held nor what was computed on the way."""
+        return self.fits and (self.execution is None or not self.execution.open)
 
     def mapped(self, name: str, row: Vector) -> Vector:
         """x W + b of that name, as the layer holds it."""
@@ -135,6 +144,7 @@ class Layer:
             slopes = t["ramp_slope"][j]
             plain = error.is_zero() and type(item) is Taylor
             full = _filled(item, starts, slopes, self.execution) if plain else [math.nan] * len(starts)
+            self._need_differences(item, starts)
             for start, slope, known in zip(starts.tolist(), slopes.tolist(), full, strict=True):
                 if known == known:
                     items.append(one if known else zero)
@@ -146,17 +156,21 @@ class Layer:
                 if self.execution is not None:
                     scaled = self.execution.scaled(slope, u.sizes(), u.errors)
                 clip = kinks.relu(v) - kinks.relu(v.shifted(arb(-1)))
-                clipped = self.held(Vector([clip], scaled))
+                clipped = self.held(Vector([clip.unless_wider(HALF_BALL)], scaled))
                 # As held: in an absorbing pass the numbers carry what the errors no longer say.
                 items += clipped.items
                 errors += clipped.errors
         return Vector(items, errors)
 
+    def _need_differences(self, item: Taylor, starts: Array) -> None:
+        """x - start is to be a number: its product with a slope is one then, or an infinity, which is clipped."""
+        ex = self.execution
+        if ex is not None and not ex.sure:
+            ex.safe(ZERO, (size(item) + float(np.abs(starts).max(initial=0.0))) * (1 + ex.unit))
+
     def _attend(self, u: list[Vector], kinks: Kinks) -> list[Vector]:
         tokens = self.config["layout"] != "packed"
-        # Of pieces one position alone is read.
-        asking = u[:1] if self.config["layout"] == "pieces" else u
-        queries = [self._asking(row) for row in asking]
+        queries = [self._asking(row) for row in self._asked(u)]
         keys = [self.mapped("K", row) for row in u] if tokens else []
         values = [self.mapped("V", row) for row in u] if tokens else []
         result = []
@@ -164,6 +178,13 @@ class Layer:
             averages = self.averages(query, keys, values, kinks)
             result.append(self.mapped("O", averages))
         return result
+
+    def _asked(self, rows: list[Vector]) -> list[Vector]:
+        """The positions that are read, which alone ask: others are met as keys and values, whatever they return."""
+        readout = self.config["readout"]
+        if readout == "last":
+            return rows[-1:]
+        return rows[:1] if readout == "first" or self.config["layout"] == "pieces" else rows
 
     def _asking(self, row: Vector) -> Vector:
         """A query; in an absorbing pass it keeps its errors, which each head takes as variables."""

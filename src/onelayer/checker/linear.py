@@ -39,6 +39,15 @@ class LinearHead:
         """What the head returns for one query that is scaled already."""
         if feature_count(len(query), self.feature, self.order) > MOST_FEATURES:
             raise UnsupportedOperation("linear attention of so many features", f"up to {MOST_FEATURES:,} are re-proved")
+        noted = self.execution is not None and self.execution.open
+        found = self._bounded(query, keys, values, kinks)
+        if self.execution is not None:
+            # What may overflow in here has left an error that is not finite; one of two bounds may do so.
+            self.execution.open = noted
+        return found
+
+    def _bounded(self, query: Vector, keys: Sequence[Vector], values: Sequence[Vector], kinks: Kinks) -> Vector:
+        """The head with the smaller of two bounds of each error."""
         found = self._average(query, keys, values, kinks)
         rows = [query, *keys, *values]
         exact = all(error.is_zero() for row in rows for error in row.errors)
@@ -144,27 +153,13 @@ class LinearHead:
         return Vector(items, [ZERO] * len(items) if ex is None else ex.scaled(by, u.sizes(), u.errors))
 
     def _dot(self, a: Vector, b: Vector) -> Vector:
-        """An inner product; its error is infinite where it, or a partial sum, may overflow.
-
-        Those are at most the sum of the sizes of all products as executed, and the rounding of it.
-        """
         error = ZERO
-        ex = self.execution
-        if ex is not None:
-            x, y = a.sizes(), b.sizes()
-            error = ex.dot(x, a.errors, y, b.errors)
-            terms = zip(x, a.errors, y, b.errors, strict=True)
-            error = ex.safe(error, sum(((p + ep) * (q + eq) for p, ep, q, eq in terms), error))
+        if self.execution is not None:
+            error = self.execution.dot(a.sizes(), a.errors, b.sizes(), b.errors)
         return Vector([dot(a.items, b.items)], [error])
 
     def _total(self, column: Vector) -> Vector:
-        """A sum, as above."""
-        error = ZERO
-        ex = self.execution
-        if ex is not None:
-            sizes = column.sizes()
-            error = ex.summed(sizes, column.errors)
-            error = ex.safe(error, sum((*sizes, *column.errors), error))
+        error = ZERO if self.execution is None else self.execution.summed(column.sizes(), column.errors)
         return Vector([sum_of(column.items)], [error])
 
     def _column(self, rows: Sequence[Vector], at: int) -> Vector:
@@ -190,8 +185,6 @@ class LinearHead:
         """N / Z and the error of its execution.
 
         With errors n, z of N, Z >= b and |N / Z| <= a the quotient errs by (n + a z) / (b - z), then by one rounding.
-        No more than v + 1 is let through for values up to v: bounds of what follows count on executed numbers up to
-        2 v + 1.
         """
         order = top.items[0].order
         hull = value.items[0].range()
@@ -201,14 +194,13 @@ class LinearHead:
         ex = self.execution
         if ex is None:
             return average, ZERO
-        widest = hull.abs_upper()
-        most = widest.min(average.range().abs_upper())
+        most = hull.abs_upper().min(average.range().abs_upper())
         left = (below - mass.errors[0]).lower()
         if not left > 0:
             return average, INFINITE
         error = (top.errors[0] + most * mass.errors[0]) / left
         error = (error + ex.unit * (most + error) + 2 * ex.tiny).upper()
-        return average, error if error <= widest + 1 else INFINITE
+        return average, ex.safe(error, most + error)
 
 
 def _least_feature(u: Taylor) -> Any:

@@ -1,8 +1,6 @@
-"""How large the numbers of a forward pass can become, by sizes alone: overflow is decided here, for all proofs.
+"""How large the numbers of a forward pass can become, by sizes alone: mostly that excludes overflow at once.
 
-Two things are bounded box by box, where sizes alone say too little: what a layer of a narrow format holds
-(``Layer.held``), since a normalisation returns large numbers only where its variance is small; and what linear
-attention computes on its way (``LinearHead``), products of many numbers that are seldom large together.
+Where it does not, overflow is decided box by box, from enclosures of the numbers (``Execution``).
 """
 
 from __future__ import annotations
@@ -57,8 +55,11 @@ def largest_numbers(
     errs by 4 p M and the variance v by 8 p M^2, so either v > 16 p M^2, the executed variance is at least v / 2 and
     no deviation exceeds sqrt(n v); or every deviation is below (4 sqrt(n p) + 4 p) M. What is held in a narrow format
     of unit roundoff ``held`` may grow by the factor 1 + held with each operation; what is computed on the way to it, in
-    a wider format, need not fit the narrow one. Bounds are computed in float64, which costs less than the slack.
+    a wider format, need not fit the narrow one. Bounds are computed in float64, which costs less than the slack. Of
+    linear attention nothing follows from sizes alone: a denominator may be near zero as executed.
     """
+    if stored.config["attention"] == "linear":
+        return math.inf, math.inf
     with np.errstate(all="ignore"):
         return _Pass(stored, unit, normal, held).largest(domain)
 
@@ -151,12 +152,9 @@ class _Pass:
                 sources = [*sources, keys[:, mine]]
                 tables = [*tables, values[:, theirs]]
             largest = np.max([table.max(0) for table in tables], axis=0)
-            if self.config["attention"] == "linear":
-                largest = 2 * largest + 1  # what linear.py lets through, which bounds all that leads to it
-            else:
-                query = queries[:, mine].max(0)
-                for source in sources:
-                    self._passing(2 * source @ query)  # the difference of two logits
+            query = queries[:, mine].max(0)
+            for source in sources:
+                self._passing(2 * source @ query)  # the difference of two logits
             parts.append(self._seen(largest))
         average = np.concatenate(parts)[None]
         return np.broadcast_to(self._affine(average, "O"), (len(u), self.config["d_model"]))

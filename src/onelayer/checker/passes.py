@@ -19,6 +19,7 @@ class NetworkPass(Execution):
         self.tiny = arb(4 * row.normal)
         self.kind = row.kind
         self.most = arb(row.largest / HEADROOM)
+        self.sure = True  # as far as bounds ask, which the steps do not leave to them
 
     def rounded(self, size: arb, error: arb, roundings: int) -> arb:
         """The error of a result that erred already, after some roundings of numbers of this size."""

@@ -4,9 +4,9 @@ Assumed of the execution: every + - * / and square root rounds to nearest with u
 with or without fused multiply-add, exp is within 4 units in the last place (8 u), and a result below the normal range
 errs by at most 4 times the smallest normal number; operands are taken as they are. Notation: gamma(n) = n u / (1 - n u)
 bounds n accumulated roundings. Every function takes bounds of real sizes and of the errors made so far and returns
-bounds of the errors of the results. None of them asks about overflow: an :class:`Execution` exists only for a layer and
-a box on which there is none. A layer of float16 or bfloat16 does all this in float32, and rounds what each operation
-returns to nearest in its own format.
+bounds of the errors of the results; an error is infinite where any number on the way to its result may overflow. A
+layer of float16 or bfloat16 does all this in float32, and rounds what each operation returns to nearest in its own
+format.
 """
 
 from __future__ import annotations
@@ -31,20 +31,24 @@ ROUNDABLE = arb(2) ** 1000  # what is below has an exponent that floats tell; no
 class Execution:
     """A forward pass of one layer on one box in a floating format.
 
-    Invariant: no number that the pass computes there overflows. It is established here, from the weights and the box
-    alone, so every bound that needs ``unit`` or ``tiny`` has it. Two cases are left to whoever bounds the numbers: what
-    a layer of a narrow format holds need not fit it, and ``ceiling`` is then the largest number that does; and what
-    linear attention computes on its way to a quotient passes :meth:`safe`.
+    Where the pass is ``sure``, no number that it computes there overflows: that follows from the weights and the box
+    alone. Where it is not, every bound asks for itself how large the numbers on its way can be, which is at most what
+    sizes and errors say, and :meth:`safe` notes in ``open`` that some number may overflow. Then nothing that the pass
+    returns is known, however finite later errors are: a weight of zero, a softmax or a maximum would hide it.
+
+    What a layer of a narrow format holds need not fit it either; ``ceiling`` is then the largest number that does.
     """
+
+    sure = True
+    open = False
 
     def __init__(self, arithmetic: str, stored: Stored, domain: Domain) -> None:
         row = BY_ARITHMETIC[arithmetic]
         if row.tag != stored.dtype:
             raise Rejected(f"the weights are not stored in the format of a {arithmetic}")
         peaks = largest_numbers(stored, domain, row.unit, row.normal, row.held[0] if row.held else 0.0)
-        for peak in peaks:
-            if not peak <= row.largest:
-                raise Rejected(f"a number of the forward pass may overflow: only |number| <= {peak:.3g} follows")
+        self.peak = max(peaks, key=lambda peak: math.inf if math.isnan(peak) else peak)
+        self.sure = all(peak <= row.largest for peak in peaks)
         self.ceiling = None if peaks[0] <= row.most else arb(row.most)
         self.unit = arb(row.unit)
         self.tiny = arb(4 * row.normal)
@@ -58,6 +62,18 @@ class Execution:
         if arithmetic == REAL:
             return None
         return cls(arithmetic, stored, domain)
+
+    def need_sure(self) -> None:
+        """Rejected where overflow is not excluded: what an argument counts on that does not look at every number."""
+        if not self.sure:
+            raise Rejected(f"a number of the forward pass may overflow: only |number| <= {self.peak:.3g} follows")
+
+    def safe(self, error: arb, reach: arb) -> arb:
+        """An error; infinite, and noted, where numbers of this size may overflow."""
+        if reach < self.most:
+            return error.upper()
+        self.open = True
+        return INFINITE
 
     def gamma(self, n: int) -> arb:
         """Relative error of n operations in a row, n u / (1 - n u)."""
@@ -78,7 +94,13 @@ class Execution:
         # A product and the sums it goes through: as many roundings as there are terms, in any order.
         roundings = terms if bias.is_zero() else terms + 1
         rounding = self.gamma(roundings) * (total + abs(bias))
-        return (passed + rounding + self.underflow(terms)).upper()
+        error = (passed + rounding + self.underflow(terms)).upper()
+        return error if self.sure else self.safe(error, total + abs(bias) + error)
+
+    def selected(self, passed: arb, total: arb) -> arb:
+        """One number times a power of two, and what it erred by already: exact up to underflow."""
+        error = (passed + 2 * self.tiny).upper()
+        return error if self.sure else self.safe(error, total + error)
 
     def scaled(self, factor: float, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """Times a float64 number, which is rounded to the executing format first if it is not one of its numbers."""
@@ -86,7 +108,10 @@ class Execution:
         cast = self.cast(factor)
         exact = power_of_two(factor) and cast.is_zero()
         g = cast if exact else cast + self.gamma(1) * (c + cast)
-        return [(e * c + g * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+        found = [(e * c + g * (s + e) + 2 * self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+        if self.sure:
+            return found
+        return [self.safe(error, s * c + error) for s, error in zip(sizes, found, strict=True)]
 
     def cast(self, number: float) -> arb:
         """How far the format's number for a float64 number lies from it: nothing for its own, infinitely beyond all."""
@@ -102,11 +127,10 @@ class Execution:
 
     def added(self, sizes: Sequence[arb], errors: Sequence[arb]) -> list[arb]:
         """One addition each: sizes of the results, errors of the summands together."""
-        return [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
-
-    def safe(self, error: arb, reach: arb) -> arb:
-        """An error, infinite where numbers of this size may overflow."""
-        return error.upper() if reach < self.most else INFINITE
+        found = [(e + self.unit * (s + e) + self.tiny).upper() for s, e in zip(sizes, errors, strict=True)]
+        if self.sure:
+            return found
+        return [self.safe(error, s + error) for s, error in zip(sizes, found, strict=True)]
 
     def fits(self, sizes: Sequence[arb], errors: Sequence[arb]) -> bool:
         """Whether executed numbers of these sizes and errors, rounded to what the layer holds, are finite."""
@@ -138,7 +162,8 @@ class Execution:
         passed = sum(errors, ZERO)
         size = sum(sizes, ZERO)
         n = len(sizes) - 1
-        return (passed + self.gamma(n) * (size + passed) + n * self.tiny).upper()
+        error = (passed + self.gamma(n) * (size + passed) + n * self.tiny).upper()
+        return error if self.sure else self.safe(error, size + error)
 
     def dot(self, a: Sequence[arb], ea: Sequence[arb], b: Sequence[arb], eb: Sequence[arb]) -> arb:
         """Inner product of two computed vectors."""
@@ -146,7 +171,8 @@ class Execution:
         for x, ex, y, ey in zip(a, ea, b, eb, strict=True):
             passed = passed + x * ey + y * ex + ex * ey
             size = size + (x + ex) * (y + ey)
-        return (passed + self.gamma(len(a)) * size + 2 * len(a) * self.tiny).upper()
+        error = (passed + self.gamma(len(a)) * size + 2 * len(a) * self.tiny).upper()
+        return error if self.sure else self.safe(error, size + error)
 
     def softmax(self, spreads: Sequence[arb], errors: Sequence[arb], weights: Sequence[arb]) -> tuple[list[arb], arb]:
         """Relative errors r_m of computed softmax weights, and an absolute one for underflow.
@@ -160,6 +186,11 @@ class Execution:
         """
         top = largest([spread.upper() for spread in spreads])
         worst_error = largest(errors)
+        if not self.sure:
+            # The difference of any two logits as executed.
+            width = top + largest([-spread.lower() for spread in spreads]) + 2 * worst_error
+            if not self.safe(ZERO, width * (1 + self.unit)).is_finite():
+                return [INFINITE] * len(spreads), INFINITE
         theta = [
             error + self.unit * (top - spread.lower() + error + worst_error)
             for spread, error in zip(spreads, errors, strict=True)
@@ -204,12 +235,14 @@ class Execution:
         """Error of any executed softmax average of ``terms`` values in centre +- radius, whatever the logits.
 
         The executed weights are >= 0 and their sum is within gamma(n + 4) of 1, so the average strays from the centre
-        by (1 + gamma) radius + gamma |centre|, then by the roundings of the sum; the real one by the radius.
+        by (1 + gamma) radius + gamma |centre|, then by the roundings of the sum; the real one by the radius. No partial
+        sum exceeds (1 + gamma) (|centre| + radius) and what underflows, and so no more than that and the error.
         """
         if centre.is_zero() and radius.is_zero():
             return ZERO
         g = 2 * self.gamma(terms + 4) + 2 * terms * self.tiny
-        return ((2 + g) * radius + g * (abs(centre) + radius) + self.underflow(terms)).upper()
+        error = ((2 + g) * radius + g * (abs(centre) + radius) + self.underflow(terms)).upper()
+        return error if self.sure else self.safe(error, abs(centre) + radius + error)
 
     def norm(
         self,
@@ -228,6 +261,7 @@ class Execution:
         """
         numbers = [s + e for s, e in zip(sizes, errors, strict=True)]
         if not all(number.is_finite() for number in numbers):
+            self.open = self.open or not self.sure
             return [INFINITE] * len(numbers)
         if len(numbers) == 1:
             return self._normalised(numbers, [ZERO], gain, shift, arb(eps), eps)
@@ -235,6 +269,17 @@ class Execution:
         rounding = self._normalised(numbers, [c.abs_upper() for c in executed.centred], gain, shift, executed.low, eps)
         passed = executed.passed(errors)
         return [(abs(arb(g)) * p + r).upper() for g, p, r in zip(gain, passed, rounding, strict=True)]
+
+    def _on_the_way(self, most: arb, n: int, root: arb, gain: Sequence[float], shift: Sequence[float]) -> arb:
+        """What no number in a normalisation of n numbers up to ``most`` exceeds, ``root`` bounding 1 / sqrt(var + eps).
+
+        Numbers differ by no more than 2 most from each other, from their mean and from that of some of them. Squares,
+        sums of squares, and squares of such differences times a count are at most 4 n most^2, before rounding.
+        """
+        factors = [1.0, *map(abs, gain)]
+        scaled = 2 * most * root * max(factors) + max(map(abs, shift))
+        reach = largest([4 * n * most * most, root, scaled])
+        return (1 + self.gamma(4 * n + 64)) * reach + 8 * n * self.tiny
 
     def _normalised(
         self,
@@ -259,6 +304,10 @@ class Execution:
         variance = sum(((2 * c + mean_error) * mean_error for c in centred), ZERO) / n
         variance = (variance + self.gamma(2 * n + 8) * square + self.unit * eps + 4 * tiny).upper()
         floor = (low - variance).lower()
+        if not self.sure:
+            # The variance is not negative, executed or not.
+            root = (1 + self.gamma(8)) / floor.max(arb(eps)).sqrt()
+            self.safe(ZERO, self._on_the_way(largest(sizes), n, root, gain, shift))
         if not floor > 0:
             return [INFINITE] * n
         strayed = variance / (2 * floor)
