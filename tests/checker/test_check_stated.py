@@ -10,6 +10,7 @@ import torch
 from stated_folders import Patience, claimed, identity
 
 from onelayer.box import Box
+from onelayer.checker import points
 from onelayer.checker.check import check
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -62,17 +63,27 @@ def test_a_true_refutation_is_confirmed_where_the_rounding_bound_is_wide(tmp_pat
     assert report.lower == 0.5
 
 
-def test_a_lower_bound_of_pure_rounding_is_confirmed_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_lower_bound_of_pure_rounding_is_not_accepted(tmp_path: Path) -> None:
     """T = (3 x) (1/3): a forward pass may err by an ulp, one made here does not; a larger number is contradicted."""
     unit, tiny = Box([0.0], [1.0]), 2.0**-54
     at = next(x for x in (k / 100 for k in range(50, 100)) if (x * 3.0) * (1 / 3.0) == x)
     claimed(tmp_path / "a", identity(3.0), "x1", unit, [255], lower=tiny, upper=1e-14, witness=(at,))
     report = check(tmp_path / "a")
-    assert report.verdict == "accepted"
+    assert report.verdict == "not contradicted"
     assert report.lower == 0.0
-    assert f">= 0.0 confirmed at the witness of the stated {tiny!r}" in report.reason
     claimed(tmp_path / "b", identity(3.0), "x1", unit, [255], lower=1e-12, upper=1e-11, witness=(at,))
     assert check(tmp_path / "b").verdict == "rejected"
+
+
+@pytest.mark.parametrize(("lower", "verdict"), [(0.1, "not contradicted"), (2.0**-10, "accepted")])
+def test_the_pass_that_was_made_tells_of_a_layer_too_large_for_balls(
+    lower: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower bound holds for every pass, and the layer is off by 2^-10 everywhere."""
+    monkeypatch.setattr(points, "BALLS", 0)
+    stated = {"lower": lower, "upper": 0.125, "eps": 0.125, "witness": (0.5,)}
+    claimed(tmp_path, identity(), f"x1 + {2.0**-10!r}", Box([0.0], [1.0]), [255], **stated)
+    assert check(tmp_path).verdict == verdict
 
 
 def test_points_contradict_before_any_box_is_proved(tmp_path: Path) -> None:

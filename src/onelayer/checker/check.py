@@ -225,10 +225,10 @@ class _Check:
     def _lower(self, known: PointError) -> float:
         """What is confirmed of lower <= |T - f| at the witness.
 
-        A refutation must be confirmed above eps; one that rests on the rounding of another pass is not contradicted.
-        Otherwise the stated number must be one that a forward pass can have
-        returned: real arithmetic and the rounding of the execution leave room for it, or at least the upper bound does,
-        which is proved later.
+        A refutation must be confirmed above eps. What is stated beyond that holds for every pass, so for the one that
+        was made; what rests on the rounding of another pass is not contradicted. Of a network no pass is made: real
+        arithmetic and the rounding of the execution must leave room for the stated number, or at least the upper bound
+        does, which is proved later.
         """
         record = self.record
         # Comparisons of balls are certain or false: this one refuses what is surely wrong, the next what is not surely
@@ -250,6 +250,9 @@ class _Check:
             raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, {stated}")
         self._refutation(known)
         if known.confirmed < record.lower:
+            if known.made:
+                stated = f"the certificate states {record.lower:.6g}"
+                raise NotConfirmed(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, {stated}")
             return known.lower
         return record.lower
 

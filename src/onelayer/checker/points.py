@@ -39,10 +39,14 @@ Values = Callable[[Sequence[float]], list[arb]]
 
 @dataclass(frozen=True)
 class PointError:
-    """``confirmed`` <= |T - f| at a point for one of the executions, and |T - f| <= ``reached`` for each of them."""
+    """``confirmed`` <= |T - f| at a point for one of the executions, and |T - f| <= ``reached`` for each of them.
+
+    Where a pass was ``made``, what holds for every pass is no more than what is confirmed, which counts that one.
+    """
 
     confirmed: arb
     reached: arb
+    made: bool = False
 
     @property
     def lower(self) -> float:
@@ -110,15 +114,17 @@ def known_at(point: Sequence[float], record: Record, stored: Stored, values: Val
         raise Rejected("the witness is no row of the table")
     confirmed = arb(0)
     reached = arb.pos_inf()
+    made = False
     if record.arithmetic == REAL or _affordable(stored):
         confirmed, reached = _enclosed(point, record, stored, f)
     if record.arithmetic != REAL:
         returned = Executed(stored)(np.array([point]))[0].tolist()
         # A pass that returns no number has no error: it confirms nothing.
-        if all(math.isfinite(v) for v in returned):
+        made = all(math.isfinite(v) for v in returned)
+        if made:
             executed = [abs(arb(v) - b).abs_lower() for v, b in zip(returned, f, strict=True)]
             confirmed = _largest([confirmed, *executed])
-    return PointError(confirmed, reached)
+    return PointError(confirmed, reached, made)
 
 
 def _affordable(stored: Stored) -> bool:
