@@ -1,0 +1,45 @@
+"""What no sampled point shows of a model shows in a box that holds them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from onelayer import Box
+from onelayer.errors import ModelAssumptionError
+from onelayer.proof.certify import certify
+
+SIDE = Box([0.5], [1.0])
+
+
+def spike(x: Any) -> Any:
+    return 1 - torch.tanh(1e8 * (x[..., 0] - 0.7313)) ** 2
+
+
+UNSEEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "a batch of one": ("in another batch", lambda x: spike(x) * (len(x) == 1)),
+    "a batch of several": ("in another batch", lambda x: spike(x) * (0.0 if len(x) == 1 else 1.0)),
+    "the first of a batch": ("in another batch", lambda x: torch.cat([spike(x[:1]), 0 * spike(x[1:])])),
+    "the place in a batch": ("in another batch", lambda x: spike(x) * torch.arange(len(x))),
+    "a product": ("default dtype", lambda x: (torch.tensor([0.1]) * spike(x) - 0.1 * spike(x)) * 1e9),
+    "an integer divided": ("default dtype", lambda x: ((torch.arange(7) / 7)[3] * spike(x) - 3 * spike(x) / 7) * 1e9),
+    "a row of numbers": ("default dtype", lambda x: (torch.linspace(0, 1, 11)[3] * spike(x) - 0.3 * spike(x)) * 1e9),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+@pytest.mark.parametrize("execution", ["float64", "real"])
+def test_what_a_spike_hides_from_every_point_shows_in_a_box(name: str, execution: str) -> None:
+    """T = 0 wherever it is sampled, and 1 or more at 0.7313 in another batch or under another default dtype."""
+    said, model = UNSEEN[name]
+    with pytest.raises(ModelAssumptionError, match=said):
+        certify(model, "0*x", SIDE, 1e-2, execution=execution, max_boxes=100)
+
+
+def test_a_model_that_takes_turns_is_refused_where_no_sample_falls() -> None:
+    calls = iter(range(10**6))
+    with pytest.raises(ModelAssumptionError, match="two values for the same batch"):
+        certify(lambda x: spike(x) * (next(calls) % 2), "0*x", SIDE, 1e-2, max_boxes=100)
