@@ -21,27 +21,7 @@ from onelayer.network.foreign import read_network
 from onelayer.network.record import record
 
 onnx = pytest.importorskip("onnx")
-FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
-Weights = dict[str, np.ndarray]
-
-
-def node(op: str, inputs: list[str], output: str = "y", **attributes: Any) -> Any:
-    return onnx.helper.make_node(op, inputs, [output], **attributes)
-
-
-def file(nodes: list[Any], weights: Weights, batch: Any = "b", kind: int = FLOAT, version: int = 18) -> bytes:
-    """An ONNX file with the input x (batch, 3) and the output y."""
-    stored = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
-    x = onnx.helper.make_tensor_value_info("x", kind, [batch, 3])
-    y = onnx.helper.make_tensor_value_info("y", kind, None)
-    graph = onnx.helper.make_graph(nodes, "g", [x], [y], stored)
-    opset = [onnx.helper.make_opsetid("", version)]
-    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
-
-
-def numbers(*values: float) -> np.ndarray:
-    return np.array(values, dtype=np.float32)
-
+from onnx_graphs import DOUBLE, file, node, numbers  # noqa: E402  (it needs onnx)
 
 AXES = {"none": np.zeros(0, dtype=np.int64), "points": np.array([0])}
 RIGHT: dict[str, bytes] = {
@@ -91,134 +71,6 @@ def test_batch_norm_in_real_arithmetic_has_the_root_itself(tmp_path: Path) -> No
     assert ol.check(slope.save(tmp_path / "claim")).verdict == "accepted"
 
 
-def whole(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-SIZE = node("Shape", ["x"], "n", start=0, end=1)
-WHOLE = {"zero": whole(0), "one": whole(1), "two": whole(2), "three": whole(3), "end": whole(2**62)}
-# Right for one point and for two: nothing that is compared at some sizes would tell.
-FROM_THREE: dict[str, bytes] = {
-    "(B - 1) (B - 2)": file(
-        [
-            SIZE,
-            node("Sub", ["n", "one"], "p"),
-            node("Sub", ["n", "two"], "q"),
-            node("Mul", ["p", "q"], "r"),
-            node("Cast", ["r"], "more", to=1),
-            node("Add", ["x", "more"]),
-        ],
-        WHOLE,
-    ),
-    "whether B is 3": file(
-        [
-            SIZE,
-            node("Equal", ["n", "three"], "is"),
-            node("Where", ["is", "high", "low"], "more"),
-            node("Add", ["x", "more"]),
-        ],
-        {**WHOLE, "high": numbers(1.0), "low": numbers(0.0)},
-    ),
-    "a table of B": file(
-        [
-            SIZE,
-            node("Sub", ["n", "one"], "at"),
-            node("Gather", ["table", "at"], "more"),
-            node("Add", ["x", "more"]),
-        ],
-        {**WHOLE, "table": numbers(0, 0, 1, 2, 3)},
-    ),
-    "the end of a table": file(
-        [
-            SIZE,
-            node("Mul", ["n", "n"], "square"),
-            node("Slice", ["table", "square", "end", "zero"], "rest"),
-            node("Slice", ["rest", "zero", "one", "zero"], "more"),
-            node("Add", ["x", "more"]),
-        ],
-        {**WHOLE, "table": numbers(0, 0, 0, 0, 0, 0, 0, 0, 0, 1)},
-    ),
-    "the first two points": file(
-        [node("Identity", ["x"], "z"), node("Tanh", ["z"], "t"), node("Slice", ["t", "zero", "two", "zero"])], WHOLE
-    ),
-    "a size that is left": file(
-        [
-            node("Reshape", ["x", "flat"], "f"),
-            node("Slice", ["f", "zero", "six", "zero"], "g"),
-            node("Reshape", ["g", "rows"], "h"),
-            node("Tanh", ["h"]),
-        ],
-        {**WHOLE, "flat": whole(-1), "six": whole(6), "rows": whole(-1, 3)},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FROM_THREE)
-def test_what_depends_on_the_number_of_points_is_refused_at_any_number(name: str, tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(FROM_THREE[name])
-    with pytest.raises(OnelayerError, match="mixes the points"):
-        read_network(tmp_path / "net.onnx")
-
-
-LEFT = {"two": whole(2), "left": whole(-1), "three": whole(3)}
-# What exporters write of sizes: a batch of any size goes through as such.
-ANY_SIZE: dict[str, bytes] = {
-    "heads beside the points": file(
-        [
-            SIZE,
-            node("MatMul", ["x", "w"], "h"),
-            node("Concat", ["n", "two", "three"], "heads", axis=0),
-            node("Reshape", ["h", "heads"], "p"),
-            node("Transpose", ["p"], "q", perm=[1, 0, 2]),
-            node("Mul", ["n", "two"], "rows"),
-            node("Concat", ["rows", "left"], "flat", axis=0),
-            node("Transpose", ["q"], "r", perm=[1, 0, 2]),
-            node("Reshape", ["r", "flat"], "s"),
-            node("Softmax", ["s"], "t"),
-            node("Div", ["rows", "two"], "again"),
-            node("Concat", ["again", "left"], "back", axis=0),
-            node("Reshape", ["t", "back"]),
-        ],
-        {**LEFT, "w": np.arange(18, dtype=np.float32).reshape(3, 6) / 7},
-    ),
-    "a token for every point": file(
-        [
-            SIZE,
-            node("Concat", ["n", "left"], "asked", axis=0),
-            node("Equal", ["asked", "left"], "free"),
-            node("Where", ["free", "ones", "asked"], "sizes"),
-            node("Expand", ["token", "sizes"], "tokens"),
-            node("Concat", ["tokens", "x"], "y", axis=1),
-        ],
-        {**LEFT, "ones": whole(1, 1), "token": numbers(0.5, -1.0, 2.0).reshape(1, 3)},
-    ),
-    "all points": file(
-        [
-            SIZE,
-            node("Slice", ["x", "zero", "n", "zero"], "all"),
-            node("Flatten", ["all"], "flat", axis=-1),
-            node("ConstantOfShape", ["n"], "column"),
-            node("Unsqueeze", ["column", "one"], "zeros"),
-            node("Add", ["flat", "zeros"]),
-        ],
-        {"zero": whole(0), "one": whole(1)},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ANY_SIZE)
-def test_sizes_of_a_batch_of_any_size_are_followed(name: str, tmp_path: Path) -> None:
-    runtime = pytest.importorskip("onnxruntime")
-    (tmp_path / "net.onnx").write_bytes(ANY_SIZE[name])
-    network = read_network(tmp_path / "net.onnx")
-    session = runtime.InferenceSession(ANY_SIZE[name], providers=["CPUExecutionProvider"])
-    for count in (1, 2, 3, 5):
-        x = torch.randn(count, 3, generator=torch.Generator().manual_seed(count))
-        wanted = session.run(None, {"x": x.numpy()})[0]
-        assert network(x).numpy().shape == wanted.shape
-        assert np.allclose(network(x).numpy(), wanted, rtol=1e-5, atol=1e-6)
-
-
 ROOT = [node("Sub", ["x", "k"], "d"), node("Sqrt", ["d"], "s")]  # without a value below k
 COUNT = [node("Shape", ["x"], "n", start=0, end=1), node("Cast", ["n"], "count", to=1)]
 WRONG: dict[str, bytes] = {
@@ -243,6 +95,47 @@ WRONG: dict[str, bytes] = {
     "a norm of float32 inside float16": file(
         [node("LayerNormalization", ["x", "g"], stash_type=onnx.TensorProto.FLOAT16)], {"g": np.float32([1, 1, 1])}
     ),
+}
+
+
+def onnx_split() -> bytes:
+    parts = onnx.helper.make_node("Split", ["x"], ["p", "q"], axis=1, num_outputs=3)
+    return file([parts, node("Relu", ["p"])], {})
+
+
+def quotient(a: Any, b: Any, op: str = "Div") -> bytes:
+    nodes = [node(op, ["a", "b"], "q"), node("Cast", ["q"], "k", to=1), node("Add", ["x", "k"])]
+    return file(nodes, {"a": np.array([a]), "b": np.array([b])})
+
+
+def through_integers(value: float) -> bytes:
+    nodes = [node("Cast", ["a"], "q", to=6), node("Cast", ["q"], "k", to=1), node("Add", ["x", "k"])]
+    return file(nodes, {"a": numbers(value)})
+
+
+WRONG |= {
+    "an infinite factor": file([node("Mul", ["x", "k"])], {"k": numbers(np.inf)}),
+    "no number to add": file([node("Add", ["x", "k"])], {"k": numbers(np.nan)}),
+    "infinity taken away": file([node("Sub", ["x", "k"])], {"k": numbers(np.inf)}),
+    "more parts than outputs": onnx_split(),
+    "a mean in float64": file(
+        [node("BatchNormalization", ["x", "s", "s", "m", "m"])], {"s": numbers(1, 1, 1), "m": np.full(3, 0.1)}
+    ),
+    "divided by zero": quotient(2, 0),
+    "a remainder of zero": quotient(2, 0, "Mod"),
+    "the least integer turned": quotient(-(2**63), -1),
+    "cast beyond integers": through_integers(3e9),
+    "not a number cast": through_integers(np.nan),
+    "squeezed along no axes": file([node("Squeeze", ["x", "none"], "s"), node("Relu", ["s"])], AXES, batch=1),
+    "another gelu": file([node("Gelu", ["x"], approximate="some")], {}, version=20),
+    "filled with two": file(
+        [
+            node("ConstantOfShape", ["n"], "k", value=onnx.numpy_helper.from_array(numbers(5, 7))),
+            node("Add", ["x", "k"]),
+        ],
+        {"n": np.array([3])},
+    ),
+    "an input with a default": file([node("Add", ["x", "k"])], {"k": numbers(1.0)}, more=["k"]),
 }
 
 

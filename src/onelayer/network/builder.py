@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -103,6 +104,8 @@ class NetworkWriter:
         number: float | None = None,
         places: tuple[int, ...] | None = None,
     ) -> Value:
+        if number is not None and not math.isfinite(number):
+            raise UnsupportedOperation(f"{op} by {number}", "a number of a network is finite")
         self.steps.append(Step(op, args, shape, number, places))
         self.shapes.append(shape)
         return Value(len(self.steps), _in_order(shape))
@@ -240,7 +243,7 @@ class NetworkWriter:
     def reduced(self, op: str, x: Value, axes: Sequence[int] | None, keepdim: bool) -> Known:
         """A sum or mean over some axes; over all where none are named, as ONNX and torch have it."""
         count = len(x.shape)
-        chosen = sorted(axis % count for axis in (axes or range(count)))
+        chosen = sorted(normalize_axis_tuple(tuple(axes or range(count)), count))
         rest = [axis for axis in range(count) if axis not in chosen]
         sizes = [x.shape[axis] for axis in rest]
         order = [*rest, *chosen]

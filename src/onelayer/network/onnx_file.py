@@ -58,6 +58,14 @@ def _need_plain(model: Any, newest: int) -> None:
         raise FileError(f"a graph of 1 to {MAX_NODES:,} nodes without functions of its own is read")
     for item in model.graph.initializer:
         _need_inside(item)
+    _need_no_default(model)
+
+
+def _need_no_default(model: Any) -> None:
+    # Before version 4 every stored tensor had to be an input as well.
+    given = {item.name for item in model.graph.input} & {item.name for item in model.graph.initializer}
+    if given and model.ir_version >= 4:
+        raise FileError(f"the input {min(given)[:40]!r} has a default that a caller may replace; one input is read")
 
 
 def _need_valid(onnx: Any, model: Any) -> None:
@@ -182,8 +190,8 @@ def _run(
 
 def _results(write: NetworkWriter, node: Any, args: list[Any], settings: dict[str, Any]) -> Sequence[Known]:
     # Older versions say by their outputs alone how many parts there are.
-    if node.op_type == "Split":
-        settings.setdefault("num_outputs", len(node.output))
+    if node.op_type == "Split" and settings.setdefault("num_outputs", len(node.output)) != len(node.output):
+        raise UnsupportedOperation("Split", "into as many parts as it has outputs")
     if node.op_type in FOLDED and not any(isinstance(arg, Value) for arg in args):
         return [FOLDED[node.op_type](*args)]
     if node.op_type not in RULES:
@@ -196,15 +204,20 @@ def _results(write: NetworkWriter, node: Any, args: list[Any], settings: dict[st
 
 
 def _need_format(write: NetworkWriter, node: Any, args: Sequence[Any]) -> None:
-    """What a node makes of constants alone is of their format; a step of the network is of that of the network.
+    """Numbers of a step of the network are of its format: other ones would be rounded to it, or compute in another.
 
-    By the types of ONNX all data of a node is of the type of the first; what comes after may be axes or a shape.
+    By the types of ONNX the data of a node is of the type of the first; what comes after may be axes or a shape. The
+    exponent of a power may be of any type, and is one of a few numbers that every format holds.
     """
-    if any(isinstance(arg, Value) for arg in args):
+    if node.op_type == "Pow":
         return
-    kind = np.asarray(args[0]).dtype.name
-    if kind != str(write.dtype).removeprefix("torch."):
-        raise UnsupportedOperation(node.op_type[:40], f"of constants that are {kind}, in a network of {write.dtype}")
+    wanted = str(write.dtype).removeprefix("torch.")
+    for at, arg in enumerate(args):
+        kind = np.asarray(arg).dtype if isinstance(arg, np.ndarray | np.generic) else np.dtype(wanted)
+        if kind.name != wanted and (at == 0 or kind.kind not in "iub"):
+            raise UnsupportedOperation(
+                node.op_type[:40], f"of constants that are {kind}, in a network of {write.dtype}"
+            )
 
 
 def _read(node: Any, name: str, known: dict[str, Any]) -> Any:

@@ -82,11 +82,22 @@ def cast(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Kno
             return np.asarray(args[0])
         if to not in kinds:
             raise UnsupportedOperation("Cast", "to float32, float64, integers or truth values")
-        return np.asarray(args[0]).astype(kinds[to])
+        return _cast(np.asarray(args[0]), np.dtype(kinds[to]))
     formats = {FLOAT: "torch.float32", DOUBLE: "torch.float64"}
     if formats.get(to or 0) != str(write.dtype):
         raise UnsupportedOperation("Cast", "a value keeps its format")
     return args[0]
+
+
+def _cast(values: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+    """A number that no integer of the format is near to has no cast of its own: every runtime has another."""
+    if kind.kind == "i" and values.dtype.kind == "f":
+        whole = np.trunc(values.astype(np.float64))
+        ends = np.iinfo(kind)
+        # As floats: the largest integer of 64 bits is rounded up to one that is none.
+        if not bool(((whole >= float(ends.min)) & (whole < float(ends.max) + 1.0)).all()):
+            raise UnsupportedOperation("Cast", f"of numbers that {kind} holds")
+    return values.astype(kind)
 
 
 @rule("Constant")
@@ -105,7 +116,7 @@ def filled(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     # Zero in float32 where nothing is said, as ONNX has it.
     value = np.asarray(settings.get("value", np.zeros(1, dtype=np.float32)))
     sides = _bounded(whole_numbers(args[0]))
-    return np.full(sides, value.reshape(-1)[0], dtype=value.dtype)
+    return np.full(sides, value.reshape(-1).item(), dtype=value.dtype)
 
 
 def _bounded(shape: list[int]) -> list[int]:
@@ -197,8 +208,8 @@ def elu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Know
 @rule("Gelu")
 def gelu(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Either form."""
-    smooth = settings.get("approximate", b"none") == b"tanh"
-    return write.apply("gelu_tanh" if smooth else "gelu", args[0])
+    forms = {b"none": "gelu", b"tanh": "gelu_tanh"}
+    return write.apply(forms[settings.get("approximate", b"none")], args[0])
 
 
 @rule("Softplus")
@@ -297,6 +308,9 @@ def transpose(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -
 def squeeze(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> Known:
     """Without axes of size one."""
     axes = axes_of(args, settings)
+    # An empty list is all of them to some runtimes, and none to others.
+    if axes == []:
+        raise UnsupportedOperation("Squeeze", "name the axes, or give no list of them")
     chosen = None if axes is None else tuple(axes)
     return moved(args[0], lambda v: np.squeeze(v, chosen))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onelayer.errors import UnsupportedOperation
 from onelayer.network.counts import divided
 
 
@@ -16,10 +17,27 @@ def _quotient(a: Any, b: Any) -> Any:
         return np.frompyfunc(divided, 2, 1)(a, b)
     if np.asarray(a).dtype.kind not in "iu":
         return a / b
+    _need_divisor(a, b)
     # Of sizes it would be wrong at the least integer, which has none.
     below = np.floor_divide(a, b)
     inexact = np.not_equal(np.multiply(below, b), a)
     return below + (inexact & (np.less(a, 0) != np.less(b, 0)))
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    """Of integers, with the sign of the divisor."""
+    _need_divisor(a, b)
+    return np.mod(a, b)
+
+
+def _need_divisor(a: Any, b: Any) -> None:
+    """The quotient is an integer of the format: of zero it is none, and of the least one and -1 it is too large."""
+    kind = np.asarray(a).dtype
+    if kind.kind not in "iu":
+        return
+    least = np.iinfo(kind).min
+    if np.any(np.equal(b, 0)) or (kind.kind == "i" and np.any(np.equal(a, least) & np.equal(b, -1))):
+        raise UnsupportedOperation("a quotient of integers", "it has no value in their format")
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -37,7 +55,7 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "Sqrt": np.sqrt,
     "Reciprocal": np.reciprocal,
     "Pow": _power,
-    "Mod": np.mod,
+    "Mod": _remainder,
     "Not": np.logical_not,
     "And": np.logical_and,
     "Or": np.logical_or,
