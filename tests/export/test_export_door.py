@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import math
+import re
+from pathlib import Path
 
 import pytest
+import torch
 
 from onelayer import extras
+from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.export.exporter import export
+from onelayer.export import exporter
+from onelayer.export.exporter import Exported, export
+from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, lookup_model
+from onelayer.proof.certify import certify
+from onelayer.recording.target import as_target
+from onelayer.result import Approximation
 from onelayer.training.estimators import estimator
 
 EXTRAS = {"onnx": "onnx", "hf": "transformers", "lens": "transformer_lens"}
@@ -62,3 +72,43 @@ def test_package_imports_no_foreign_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+def line(slope: float, box: Box, dtype: torch.dtype = torch.float64) -> Approximation:
+    """T = slope x with its proof."""
+    matrix = torch.tensor([[slope]], dtype=torch.float64)
+    model = lookup_model(1, (), [], affine=Affine(matrix, torch.zeros(1).double()), dtype=dtype)
+    f = f"{slope!r}*x1"
+    return Approximation(model, certify(model, f, box, max(1.0, slope)), as_target(f, box))
+
+
+@pytest.mark.parametrize("difference", [1.34e-15, 9.96e-10, 1.0000000000000002])
+def test_the_difference_is_not_printed_smaller_than_it_is(difference: float) -> None:
+    said = str(Exported("onnx", Path("f.onnx"), difference, 1.0, 1))
+    printed = re.search(r"at most (\S+) on", said)
+    assert printed is not None
+    assert float(printed[1]) >= difference
+
+
+def test_an_export_that_gives_no_numbers_is_not_called_close(tmp_path: Path) -> None:
+    """Values of 1e308 have no scale in float64: the stock layer gives nan where the layer gives numbers."""
+    keys = AxisKeys(0, torch.tensor([-1.0, 1.0]).double(), torch.zeros(2).double())
+    model = lookup_model(1, (), [LookupHead([keys], torch.tensor([[0.0], [1e308]], dtype=torch.float64))])
+    a = Approximation(model, certify(model, "0", Box([0.0], [1.0]), max_boxes=9), as_target("0", Box([0.0], [1.0])))
+    exported = export(a, to="torch", out=tmp_path)
+    assert math.isinf(exported.difference)
+    assert "no C compiler" not in str(exported)
+
+
+def test_an_export_is_compared_at_points_that_its_guard_lets_through(tmp_path: Path) -> None:
+    """The upper end is no float32 number, and what lies close to it is rounded to one outside."""
+    a = line(1.0, Box([0.1], [0.1000000089]), torch.float32)
+    assert export(a, to="torch", out=tmp_path, guard="raise").difference <= 1e-6
+    assert export(a, to="onnx", out=tmp_path / "f.onnx", guard="raise").difference <= 1e-6
+
+
+def test_without_a_compiler_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "compiler", lambda: None)
+    exported = export(line(1.0, Box([0.0], [1.0])), to="c", out=tmp_path)
+    assert math.isnan(exported.difference)
+    assert "not run: no C compiler was found" in str(exported)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import torch
@@ -13,10 +12,9 @@ from onelayer import __version__
 from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.disk import replace_file
-from onelayer.errors import OnelayerError
 from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
-from onelayer.export.c_text import HELPERS, Program, comment, literal
+from onelayer.export.c_text import HELPERS, Program, comment, function_name, literal
 from onelayer.formats import REAL, format_of, spelled
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
 from onelayer.layer.file import weights_sha256
@@ -26,19 +24,14 @@ from onelayer.source import Exportable, Source, source_of
 
 # Numbers of narrow formats are floats in C, rounded where the layer rounds.
 TYPES = {torch.float64: "double", torch.float32: "float", torch.float16: "float", torch.bfloat16: "float"}
-# Keywords and names of the file that a function must not take.
-WORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "main real dense dense8 sparse softmax normalize hold self_test EXP SQRT NAN x y p k found failed allowed"
-)
-# Functions of math.h and those that compilers know without it; each has forms with f and l behind it.
-LIBRARY = (
-    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim "
-    "floor fma fmax fmin fmod frexp gamma hypot ilogb labs ldexp lgamma llabs llrint llround log log10 log1p "
-    "log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow printf puts remainder remquo rint "
-    "round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc j0 j1 jn y0 y1 yn"
-)
+
+# Each part of -ffast-math by its own flag, and x87 registers: nan would pass a guard, and sums would be others.
+REFUSED = """\
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(_M_FP_FAST) \\
+    || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0) \\
+    || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
+#error "the proof needs every operation rounded to nearest in its own format: no -ffast-math, no x87"
+#endif"""
 
 
 def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
@@ -54,7 +47,7 @@ def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = Non
     """
     target = Path(path)
     check_guard(guard)
-    name = _identifier(target.stem)
+    name = function_name(target)
     source = source_of(a)
     model = source.model
     row = format_of(model.dtype)
@@ -63,18 +56,8 @@ def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = Non
     # First the layer, which says which helpers and tables the file needs.
     emit_layer(program, source.model)
     replace_file(target.with_suffix(".h"), _header(name, a, source, guard).encode())
-    replace_file(target, _program(name, a, source, program, guard).encode())
+    replace_file(target, _program(target, a, source, program, guard).encode())
     return target
-
-
-def _identifier(stem: str) -> str:
-    name = re.sub(r"\W", "_", stem, flags=re.ASCII)
-    known = {*WORDS.split(), *(f"{word}{kind}" for word in LIBRARY.split() for kind in ("", "f", "l"))}
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in known:
-        raise OnelayerError(
-            f"'{stem}.c' cannot name a C function; use letters, digits and _ for a name that C has not taken, as wave.c"
-        )
-    return name
 
 
 def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
@@ -82,20 +65,24 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
     kind = TYPES[source.model.dtype]
     upper = name.upper()
     claim = ""
-    if bounded(a):
+    # A bound of exact arithmetic is none of this program, which rounds.
+    if bounded(a) and a.certificate.arithmetic != REAL:
         claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n"
+    certified = isinstance(a, Approximation)
+    where = "the domain of the certificate" if certified else "the box that the layer was fitted on"
     said = {
-        None: "Returns 0. Outside the domain of the certificate nothing is promised and nothing is said.",
-        "warn": "Returns 0 in the domain of the certificate, 1 outside, where nothing is promised of y.",
-        RAISE: "Returns 0 in the domain of the certificate; outside it returns 1 and fills y with nan.",
-        CLAMP: "Returns 0 in the domain of the certificate; outside it returns 1 and y at the nearest point inside.",
+        None: f"Returns 0. Outside {where} nothing is promised and nothing is said.",
+        "warn": f"Returns 0 in {where}, 1 outside, where nothing is promised of y.",
+        RAISE: f"Returns 0 in {where}; outside it returns 1 and fills y with nan.",
+        CLAMP: f"Returns 0 in {where}; outside it returns 1 and y at the nearest point inside.",
     }[guard]
     rounded = [_rounding(source)] if source.model.dtype in ACCUMULATORS else []
     named = []
     if source.box is not None and source.box.names:
         named = [f"{_sides(source.box)}."]
     first = f"y = T(x), {inputs} numbers in, {outputs} out. {said}"
-    about = comment([first, *rounded, *named, "The certificate is in the .c file."])
+    last = "The certificate is in the .c file." if certified else "Nothing is proved about this layer."
+    about = comment([first, *rounded, *named, last])
     return f"""{about}\
 #ifndef {upper}_H
 #define {upper}_H
@@ -109,7 +96,8 @@ int {name}(const {kind} x[{upper}_INPUTS], {kind} y[{upper}_OUTPUTS]);
 """
 
 
-def _program(name: str, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
+def _program(target: Path, a: Exportable, source: Source, program: Program, guard: str | None) -> str:
+    name = program.prefix
     upper = name.upper()
     kind = TYPES[source.model.dtype]
     suffix = "" if source.model.dtype == torch.float64 else "f"
@@ -118,12 +106,10 @@ def _program(name: str, a: Exportable, source: Source, program: Program, guard: 
     body = "\n".join(program.body)
     tables = "\n".join(program.tables)
     return f"""{comment(facts(a, source))}\
-#include "{name}.h"
+#include "{target.with_suffix(".h").name}"
 #include <math.h>
 
-#if defined(__FAST_MATH__) || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
-#error "the proof needs every operation rounded to nearest in its own format: no -ffast-math, no x87"
-#endif
+{REFUSED}
 
 typedef {kind} real;
 #define EXP exp{suffix}
@@ -228,6 +214,6 @@ def facts(a: Exportable, source: Source) -> list[str]:
         "sum is taken, with each product rounded or fused (-ffp-contract=on or off, FMA or not: a contraction drops a "
         f"rounding that was allowed for), for exp within 4 units in the last place (glibc and musl: below 1) and "
         "square roots, quotients and all other operations rounded to nearest. No additional slack is needed." + holding,
-        "It does not cover -ffast-math, x87 registers (FLT_EVAL_METHOD != 0), another rounding direction, or a "
-        f"coarser exp. Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
+        "It does not cover -ffast-math or any part of it, x87 registers (FLT_EVAL_METHOD != 0), another rounding "
+        f"direction, or a coarser exp. Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
     ]

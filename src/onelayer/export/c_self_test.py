@@ -6,6 +6,7 @@ import math
 from typing import TypeGuard
 
 import torch
+from flint import arb
 from torch import Tensor
 
 from onelayer.export.c_text import array, literal
@@ -19,7 +20,9 @@ from onelayer.source import Exportable, Source
 
 # Points of the self-test: corners of the box, scattered points, and the point of the largest error known.
 CORNERS, SCATTERED = 16, 48
-BITS = 200  # of the balls in which f is evaluated for the self-test
+# Of the balls in which f is evaluated for the self-test: more where they are wide, for sums that nearly cancel.
+BITS = (200, 1000, 5000)
+NOTHING = 2.0**-1000  # what is left of zero in so many bits
 # For a layer without a proof: the bar of every export.
 MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 0.1}
 
@@ -43,14 +46,14 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
     dtype = source.model.dtype
     inputs, outputs = counts(source)
     points = _points(source, a).reshape(-1, inputs)
-    wanted, allowed = _expected(a, source, points)
+    wanted, allowed, is_f = _expected(a, source, points)
     upper = name.upper()
     held = format_of(dtype).computing.dtype
     numbers = (literal(v, held) for v in points.flatten().tolist())
     xs = array("    static const real x", numbers, points.numel())
     values = (literal(v, torch.float64) for v in wanted.flatten().tolist())
     ys = array("    static const double y", values, wanted.numel())
-    meant = "T(x) as PyTorch computes it" if _formula(a) is None else "f(x), rounded"
+    meant = "f(x), rounded" if is_f else "T(x) as PyTorch computes it"
     return f"""#ifdef {upper}_SELF_TEST
 /* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
    y is {meant}; allowed is what it may differ by. */
@@ -96,23 +99,39 @@ def _formula(a: Exportable) -> Formula | None:
     return a.target.formula
 
 
-def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float]:
-    """Values (P, K) and what may lie between them and the program: the bound for f, twice the bound for T.
+def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float, bool]:
+    """Values (P, K), what may lie between them and the program, and whether they are f: else they are T.
 
-    The values of f are rounded to float64, which is added; without a proof the bar of every export is used.
+    The bound for f, and what its values were rounded by; twice the bound for T; without a proof the bar of exports.
     """
-    formula = _formula(a)
-    if formula is not None and bounded(a):
-        with ball_precision(BITS):
-            balls = [in_balls(formula, row) for row in points.double().tolist()]
-            rows = [[float(value.mid()) for value in row] for row in balls]
-        wanted = torch.tensor(rows, dtype=torch.float64)
-        rounding = float(wanted.abs().max()) * 2.0**-52
-        return wanted, (a.certificate.upper + rounding) * (1 + 2.0**-50)
+    if bounded(a):
+        known = _values_of_f(a, points)
+        if known is not None:
+            wanted, rounding = known
+            return wanted, (a.certificate.upper + rounding) * (1 + 2.0**-50), True
     with torch.no_grad():
         shaped = points.reshape(-1, *source.model.config.input_shape)
         wanted = source.model(shaped).double().reshape(len(points), -1)
     if bounded(a):
-        return wanted, 2 * a.certificate.upper * (1 + 2.0**-50)
+        return wanted, 2 * a.certificate.upper * (1 + 2.0**-50), False
     size = max(1.0, float(wanted.abs().max()))
-    return wanted, MEASURED[source.model.dtype] * size
+    return wanted, MEASURED[source.model.dtype] * size, False
+
+
+def _values_of_f(a: Approximation, points: Tensor) -> tuple[Tensor, float] | None:
+    """f at the points as float64, and how far they may be from f; None where balls stay wide."""
+    formula = _formula(a)
+    if formula is None:
+        return None
+    for bits in BITS:
+        with ball_precision(bits):
+            balls = [in_balls(formula, row) for row in points.double().tolist()]
+            rows = [[float(value.mid()) for value in row] for row in balls]
+            pairs = [pair for both in zip(balls, rows, strict=True) for pair in zip(*both, strict=True)]
+            apart = max(float(abs(ball - arb(number)).upper()) for ball, number in pairs)
+        wanted = torch.tensor(rows, dtype=torch.float64)
+        least = max(float(wanted.abs().max()) * 2.0**-52, NOTHING)
+        # Written so that nan is not narrow.
+        if apart <= least < math.inf:
+            return wanted, apart
+    return None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +23,29 @@ UNROLLED = 48
 SPARSE = 0.3
 # Numbers in one file: 20 bytes of text each, so about 80 MB; compilers take minutes beyond.
 MOST_NUMBERS = 2**22
+
+# Keywords, macros and names of the file that a function must not take.
+WORDS = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "alignas alignof asm bool constexpr false nullptr static_assert thread_local true typeof typeof_unqual "
+    "linux unix i386 errno main real dense dense8 sparse softmax normalize hold self_test EXP SQRT NAN INFINITY "
+    "HUGE_VAL x y p k found failed allowed fpclassify isfinite isgreater isgreaterequal isinf isless islessequal "
+    "islessgreater isnan isnormal isunordered signbit"
+)
+# Functions of the C library, which compilers and the library itself call: a layer of that name would answer them.
+LIBRARY = (
+    "abort atexit atof atoi calloc clock close exit fclose fopen fputs fread free fwrite getenv index malloc memcmp "
+    "memcpy memmove memset open perror printf puts qsort raise rand read realloc remove rename select send signal "
+    "sleep sprintf srand strcmp strcpy strlen strncpy strtod system time write"
+)
+# Functions of math.h and those that compilers know without it; each has forms with f and l behind it.
+MATHEMATICS = (
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh drem erf erfc exp exp2 expm1 fabs fdim "
+    "finite floor fma fmax fmin fmod frexp gamma hypot ilogb labs ldexp lgamma llabs llrint llround log log10 log1p "
+    "log2 logb lrint lround modf nan nearbyint nextafter nexttoward pow remainder remquo rint round scalb scalbln "
+    "scalbn significand sin sincos sinh sqrt tan tanh tgamma trunc j0 j1 jn y0 y1 yn"
+)
 
 HELPERS = {
     "dense": """\
@@ -251,6 +276,20 @@ def literal(value: float, dtype: torch.dtype) -> str:
     mantissa, exponent = float(value).hex().split("p")
     text = f"{mantissa.rstrip('0').rstrip('.')}p{exponent}"
     return text + ("f" if dtype == torch.float32 else "")
+
+
+def function_name(path: Path) -> str:
+    """The C function of a file: its name, with _ for what no identifier has; OnelayerError where that is none."""
+    name = re.sub(r"[-. ]", "_", path.stem)
+    mathematics = {f"{word}{kind}" for word in MATHEMATICS.split() for kind in ("", "f", "l")}
+    taken = {*WORDS.split(), *LIBRARY.split(), *mathematics}
+    # A header would be written where the program is.
+    if path.suffix == ".h" or name in taken or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise OnelayerError(
+            f"'{path.stem}.c' cannot name a C function; use letters, digits and _ for a name that C has not taken, "
+            "as wave.c"
+        )
+    return name
 
 
 def array(head: str, entries: Iterable[str], count: int) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from onelayer.errors import FileError, OnelayerError
 from onelayer.export import stock
 from onelayer.export.c import to_c
-from onelayer.export.compiled import compiled
+from onelayer.export.compiled import compiled, compiler
 from onelayer.export.coq import to_coq
 from onelayer.export.exact import exact_layer
 from onelayer.export.huggingface import to_huggingface
@@ -26,10 +26,11 @@ from onelayer.export.onnx import to_onnx
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
 from onelayer.extras import require
-from onelayer.guard import carried
+from onelayer.guard import carried, inward
 from onelayer.narrow import widened
+from onelayer.proof.certificate import outward
 from onelayer.result import Approximation, load
-from onelayer.source import Exportable, source_of
+from onelayer.source import Exportable, Source, source_of
 
 SAMPLES = 256  # at which an export is compared with the layer
 
@@ -38,8 +39,8 @@ SAMPLES = 256  # at which an export is compared with the layer
 class Exported:
     """Where an export lies and the largest difference to our own forward pass seen on sample points of the domain.
 
-    ``difference`` is a measurement on SAMPLES points, not a proof, and nan where nothing could run the export;
-    ``scale`` is the largest output there.
+    ``difference`` is a measurement on SAMPLES points, not a proof: nan where nothing could run the export, infinite
+    where one of the two gives a number and the other none. ``scale`` is the largest output there.
     """
 
     to: str
@@ -64,7 +65,9 @@ class Exported:
         # Nothing was measured, and nothing is said of it.
         if math.isnan(self.difference):
             return f"{written}, not run: no C compiler was found"
-        return f"{written}, differs from the layer by at most {self.difference:.1e} on {SAMPLES} sample points"
+        # Rounded up: an export that differs by more than it says would be none that was measured.
+        most = outward(self.difference, up=True)
+        return f"{written}, differs from the layer by at most {most} on {SAMPLES} sample points"
 
 
 def export(
@@ -103,13 +106,30 @@ def export(
         path, run = WRITERS[to](source, Path(out), options)
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
-    points = own.domain.sample(SAMPLES).to(own.model.dtype)
+    points = _samples(own)
     with torch.no_grad():
         # Run once in the other library: an export that nobody has run is not called done.
         expected = own.model(points)
-        difference = float((run(points) - expected).abs().max())
+        difference = math.nan if run is None else _apart(run(points), expected)
     scale = float(expected.abs().max())
     return Exported(to, path, difference, scale, _bytes(path))
+
+
+def _samples(own: Source) -> Tensor:
+    """Points of the domain that are numbers of the format: a guard would not let through what is rounded outside."""
+    box = own.domain
+    dtype = own.model.dtype
+    points = box.sample(SAMPLES).to(dtype)
+    above = torch.maximum(points, inward(box.lower, dtype, up=True))
+    return torch.minimum(above, inward(box.upper, dtype, up=False))
+
+
+def _apart(found: Tensor, expected: Tensor) -> float:
+    """The largest distance of two numbers; infinite where only one of them is a number."""
+    found = found.to(expected)
+    alike = (found == expected) | (found.isnan() & expected.isnan())
+    apart = (found - expected).abs().where(~alike, 0.0)
+    return float(apart.nan_to_num(nan=math.inf).max())
 
 
 def _bytes(path: Path) -> int:
@@ -183,10 +203,10 @@ def _write_lens(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     return path, lambda x: lens.run_with_cache(x)[0]
 
 
-def _write_c(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
+def _write_c(a: Exportable, out: Path, options: Options) -> tuple[Path, Run | None]:
     file = out if out.suffix == ".c" else out / "model.c"
     path = to_c(a, file, guard=options.guard)
-    return path, compiled(path, source_of(a).model)
+    return path, compiled(path, source_of(a).model) if compiler() else None
 
 
 def _write_coq(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
@@ -199,7 +219,7 @@ def _write_coq(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]:
     return path, lambda x: layer(x.double().flatten(1)).reshape(-1, *shape)
 
 
-WRITERS: dict[str, Callable[[Exportable, Path, Options], tuple[Path, Run]]] = {
+WRITERS: dict[str, Callable[[Exportable, Path, Options], tuple[Path, Run | None]]] = {
     "torch": _write_torch,
     "onnx": _write_onnx,
     "hf": _write_huggingface,

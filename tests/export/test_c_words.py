@@ -1,0 +1,89 @@
+"""What a C file and its header say: no bound that was not proved, no value that is not f, no name that C has taken."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.export.c import to_c
+from onelayer.export.compiled import FLAGS, compiled
+from onelayer.layer.lookup import Affine, lookup_model
+from onelayer.proof.certify import MODEL_DTYPE, certify
+from onelayer.recording.target import as_target
+from onelayer.result import Approximation
+from onelayer.training.estimators.estimator import OneLayerRegressor
+
+needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+
+
+def line(slope: float, f: str, box: Box, eps: float, execution: str | None = MODEL_DTYPE) -> Approximation:
+    """T = slope x with what is known of its distance to f."""
+    matrix = torch.tensor([[slope]], dtype=torch.float64)
+    model = lookup_model(1, (), [], affine=Affine(matrix, torch.zeros(1).double()))
+    return Approximation(model, certify(model, f, box, eps, execution=execution), as_target(f, box))
+
+
+def numbers(text: str, head: str) -> list[float]:
+    """The numbers of a table or constant of the self-test."""
+    found = re.search(rf"{head}(?:\[\d+\])? = \{{?([^;}}]*)", text)
+    assert found is not None
+    return [float.fromhex(part) for part in found.group(1).replace("\n", " ").split(",") if part.strip()]
+
+
+def test_a_bound_of_exact_arithmetic_is_no_bound_of_the_program(tmp_path: Path) -> None:
+    box = Box([0.0], [1.0])
+    real = line(1.0, "x1", box, 1e-3, execution=None)
+    assert real.certificate.proved
+    header = to_c(real, tmp_path / "real_line.c").with_suffix(".h").read_text()
+    assert "_BOUND" not in header
+    executed = to_c(line(1.0, "x1", box, 1e-3), tmp_path / "line.c").with_suffix(".h").read_text()
+    assert "LINE_BOUND" in executed
+
+
+def test_the_self_test_knows_f_where_sums_nearly_cancel(tmp_path: Path) -> None:
+    """Of 1e200 x + x - 1e200 x nothing is left in two hundred bits."""
+    a = line(1.0, "(1e200*x1 + x1) - 1e200*x1", Box([0.0], [1.0]), 1e-3)
+    text = to_c(a, tmp_path / "line.c").read_text()
+    assert "y is f(x), rounded" in text
+    assert numbers(text, "double y") == pytest.approx(numbers(text, "real x"), rel=1e-15, abs=0)
+
+
+def test_a_fitted_layer_speaks_of_no_certificate(tmp_path: Path) -> None:
+    x = torch.linspace(0, 1, 30, dtype=torch.float64)[:, None].numpy()
+    fitted = OneLayerRegressor().fit(x, x[:, 0])
+    path = to_c(fitted, tmp_path / "fit.c", guard="warn")
+    assert "Nothing is proved about this layer." in path.read_text()
+    header = path.with_suffix(".h").read_text()
+    assert "certificate" not in header
+    assert "Nothing is proved about this layer." in header
+
+
+@pytest.mark.parametrize("name", ["memset.c", "free.c", "isnan.c", "bool.c", "unix.c", 'q"x.c', "a\nb.c", "wave.h"])
+def test_names_that_would_break_a_program(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OnelayerError, match="cannot name a C function"):
+        to_c(line(1.0, "x1", Box([0.0], [1.0]), 1e-3), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_compiler
+def test_a_name_with_a_hyphen_has_its_own_header(tmp_path: Path) -> None:
+    a = line(1.0, "x1", Box([0.0], [1.0]), 1e-3)
+    run = compiled(to_c(a, tmp_path / "my-line.c"), a.model)
+    assert float(run(torch.tensor([[0.5]], dtype=torch.float64))) == 0.5
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "flag", ["-ffast-math", "-ffinite-math-only", "-freciprocal-math", "-funsafe-math-optimizations"]
+)
+def test_no_part_of_fast_math_compiles(flag: str, tmp_path: Path) -> None:
+    a = line(1.0, "x1", Box([0.0], [1.0]), 1e-3)
+    path = to_c(a, tmp_path / "line.c", guard="raise")
+    with pytest.raises(OnelayerError, match="no -ffast-math"):
+        compiled(path, a.model, flags=(*FLAGS, flag))
