@@ -15,6 +15,7 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import spelled
+from onelayer.recording.formats import settled
 from onelayer.recording.symbolic import CHOOSE, Recording, Symbolic, Truth, find_tape, lift
 
 
@@ -178,7 +179,7 @@ def _recorded(
     tape: Recording, name: str, full_name: str, in_place: bool, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     bound = _bound(tape, name, args, kwargs)
-    result = OPERATIONS[name](*bound.args, **bound.kwargs)
+    result = settled(tape, name, bound.arguments, OPERATIONS[name](*bound.args, **bound.kwargs))
     # Whoever holds a view of the argument is to see the result too.
     if (in_place or bound.arguments.get("inplace")) and result is not args[0]:
         return args[0].write(full_name if in_place else f"{name}(inplace=True)", result)
@@ -199,12 +200,10 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
     x, *rest = args
     if isinstance(x, Truth):
-        if name == "bool":
-            return x
-        return _cast(name, (x.numbers(), *rest), kwargs)
+        return x if name == "bool" else _cast(name, (_as_bools(x), *rest), kwargs)
     if name in CASTS:
         same_type(CASTS[name])
-        return x
+        return _in_float64(x)
     # x.type() asks, x.type(t) casts.
     if name == "type" and not rest and not kwargs:
         return "torch.DoubleTensor"
@@ -212,9 +211,28 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _same_as(value, by_class=name == "type")
     if not isinstance(x, Symbolic):
         return _lift_like(x, (args, kwargs))
-    if _asks_for_copy(rest, kwargs):
-        return Symbolic(x.tape, x.ids.clone())
-    return x
+    return _asked_for(name, x, rest, kwargs)
+
+
+def _asked_for(name: str, x: Symbolic, rest: Sequence[Any], kwargs: Mapping[str, Any]) -> Symbolic:
+    """x in float64 where that was asked for, and as a copy where that was."""
+    found = _in_float64(x) if name == "type" or _names_a_type(rest, kwargs) else x
+    return Symbolic(x.tape, found.ids.clone(), found.kind) if _asks_for_copy(rest, kwargs) else found
+
+
+def _as_bools(x: Truth) -> Symbolic:
+    """Numbers 0 and 1 in the format of comparisons."""
+    return Symbolic(x.tape, x.numbers().ids, torch.bool)
+
+
+def _names_a_type(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether x.to(...) asks for a format, and not for a device alone."""
+    return any(isinstance(value, torch.dtype | Tensor | Symbolic) for value in (*rest, *kwargs.values()))
+
+
+def _in_float64(x: Symbolic) -> Symbolic:
+    """The same numbers in float64: the tensor itself, or a copy of one of another format."""
+    return x if x.kind == torch.float64 else Symbolic(x.tape, x.ids.clone())
 
 
 def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -254,9 +272,10 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
         _refuse_filling(name)
         return Truth(tape, func(first.ids, *rest, **shaped))
     ids = lift(tape, first).ids
+    kind = getattr(first, "dtype", torch.float64)
     if name in LAID_OUT:
-        return Symbolic(tape, tape.twins.taken(ids, lambda entries: func(entries, *rest, **shaped)))
-    return _wrap(tape, name, func(ids, *rest, **shaped))
+        return Symbolic(tape, tape.twins.taken(ids, lambda entries: func(entries, *rest, **shaped)), kind)
+    return _wrap(tape, name, func(ids, *rest, **shaped), kind)
 
 
 def _refuse_elsewhere(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -274,7 +293,8 @@ def _joined(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: 
     """Torch's own function of several tensors, applied to the positions of each."""
     named = {key: _entries(tape, value) for key, value in kwargs.items()}
     given = [_entries(tape, arg) for arg in args]
-    return _wrap(tape, name, func(*given, **named))
+    parts = {"given": args, **kwargs}
+    return settled(tape, name, parts, _wrap(tape, name, func(*given, **named)))
 
 
 def _shape_of(name: str, value: Any) -> Any:
@@ -294,10 +314,10 @@ def _entries(tape: Recording, value: Any) -> Any:
     return value
 
 
-def _wrap(tape: Recording, name: str, moved: Any) -> Any:
+def _wrap(tape: Recording, name: str, moved: Any, kind: torch.dtype = torch.float64) -> Any:
     if not isinstance(moved, Tensor):
-        return tuple(_wrap(tape, name, part) for part in moved)
+        return tuple(_wrap(tape, name, part, kind) for part in moved)
     # Positions are whole numbers: what comes back in another type has computed with them.
     if moved.dtype != torch.int64:
         raise UnsupportedOperation(name, "it does more than move entries")
-    return Symbolic(tape, moved)
+    return Symbolic(tape, moved, kind)

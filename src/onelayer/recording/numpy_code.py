@@ -6,6 +6,7 @@ refused by name, with what to write instead; nothing is ever evaluated on sample
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.formats import spelled
 from onelayer.recording.dispatch import CASTS, UNKNOWN, dispatch
+from onelayer.recording.formats import settled
 from onelayer.recording.numpy_functions import OWN, select
 from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
 
@@ -51,7 +54,7 @@ class Array(NDArrayOperatorsMixin):
     shape = property(lambda self: tuple(self.inner.shape))
     ndim = property(lambda self: self.inner.ndim)
     size = property(lambda self: self.inner.ids.numel())
-    dtype = property(lambda self: np.dtype(np.float64 if isinstance(self.inner, Symbolic) else np.bool_))
+    dtype = property(lambda self: np.dtype(spelled(self.inner.dtype)))
 
     @property
     def T(self) -> Array:
@@ -63,7 +66,8 @@ class Array(NDArrayOperatorsMixin):
 
     def _with(self, ids: Tensor) -> Array:
         """The same kind of array with other entries."""
-        return Array(type(self.inner)(self.inner.tape, ids))
+        inner = self.inner
+        return Array(Symbolic(inner.tape, ids, inner.kind) if isinstance(inner, Symbolic) else Truth(inner.tape, ids))
 
     def __array_ufunc__(self, ufunc: Any, how: str, *args: Any, **kwargs: Any) -> Any:
         # np.add.reduce, out= and where= are other functions than the plain call.
@@ -140,6 +144,8 @@ def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
     """``f`` on NumPy arrays as a function that can be recorded; one of single points goes through the batch."""
 
     def function(x: Symbolic) -> Any:
+        # Whatever torch's default is, NumPy's numbers are float64.
+        x.tape.default = torch.float64
         # A clone: code that writes into its argument would otherwise write into the variables of the recording.
         if batched:
             return _result(f(Array(Symbolic(x.tape, x.ids.clone()))))
@@ -197,7 +203,9 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def _own(tape: Recording, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     try:
-        return _array(_OWN[name](tape, *given, **named))
+        function = _OWN[name]
+        arguments = inspect.signature(function).bind(tape, *given, **named).arguments
+        return _array(settled(tape, name, arguments, function(tape, *given, **named)))
     except Exception as error:
         tape.refused = tape.refused or error
         raise

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import UnsupportedOperation
+from onelayer.formats import FLOAT32
 from onelayer.language.conditions import Condition
 from onelayer.language.tree import Tape
+from onelayer.recording.exact import need_exact
 from onelayer.recording.twins import Twins
 
 CPU = torch.device("cpu")
@@ -45,6 +47,8 @@ class Recording(Tape):
     batch: int = 1
     shape: tuple[int, ...] = (1,)
     box: Box | None = None
+    # What torch may have for its default; NumPy has float64.
+    default: torch.dtype = FLOAT32.dtype
 
     def __post_init__(self) -> None:
         # Over the box, of as many nodes as were asked for: they are computed when a choice needs one.
@@ -73,27 +77,28 @@ class Recording(Tape):
 
 
 class Symbolic:
-    """A tensor whose entries are nodes of ``tape``; ``ids`` are their positions."""
+    """A tensor whose entries are nodes of ``tape``; ``ids`` are their positions, ``kind`` the format of its numbers."""
 
     # numpy must hand arithmetic with a symbolic tensor back to it instead of looping over entries.
     __array_ufunc__ = None
     # How a torch function is recorded; set where the operations are known.
     dispatch: Dispatch
 
-    def __init__(self, tape: Recording, ids: Tensor) -> None:
+    def __init__(self, tape: Recording, ids: Tensor, kind: torch.dtype = torch.float64) -> None:
         self.tape = tape
         self.ids = ids
+        self.kind = kind
 
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
-    dtype = property(lambda self: torch.float64)
+    dtype = property(lambda self: self.kind)
     device = property(lambda self: self.ids.device)
     layout = property(lambda self: self.ids.layout)
     requires_grad = property(lambda self: False)
     is_nested = property(lambda self: False)
     is_cuda = property(lambda self: False)
-    T = property(lambda self: Symbolic(self.tape, self.ids.T))
-    mT = property(lambda self: Symbolic(self.tape, self.ids.mT))
+    T = property(lambda self: Symbolic(self.tape, self.ids.T, self.kind))
+    mT = property(lambda self: Symbolic(self.tape, self.ids.mT, self.kind))
 
     def dim(self) -> int:
         """Number of dimensions."""
@@ -110,8 +115,8 @@ class Symbolic:
         return self.ids.numel()
 
     def is_floating_point(self) -> bool:
-        """It stands for float64 numbers."""
-        return True
+        """Whether it stands for numbers of a floating format."""
+        return self.kind.is_floating_point
 
     def is_complex(self) -> bool:
         """It stands for real numbers."""
@@ -125,7 +130,7 @@ class Symbolic:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Symbolic]:
-        return (Symbolic(self.tape, ids) for ids in self.ids)
+        return (Symbolic(self.tape, ids, self.kind) for ids in self.ids)
 
     @classmethod
     def __torch_function__(
@@ -142,12 +147,12 @@ class Symbolic:
         return lambda *args, **kwargs: dispatch(method, name, (self, *args), kwargs)
 
     def __getitem__(self, index: Any) -> Symbolic:
-        return Symbolic(self.tape, self.ids[_plain(index)])
+        return Symbolic(self.tape, self.ids[_plain(index)], self.kind)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.writable("x[...] = ")
         # Writing positions is writing entries: every view of them sees it.
-        self.ids[_plain(index)] = lift(self.tape, value).ids
+        self.ids[_plain(index)] = self._fitting("x[...] = ", lift(self.tape, value))
         self.tape.twins.written(self.ids)
 
     def write(self, name: str, value: Symbolic) -> Symbolic:
@@ -156,9 +161,14 @@ class Symbolic:
         if value.shape != self.shape:
             theirs, ours = tuple(value.shape), tuple(self.shape)
             raise UnsupportedOperation(name, f"shape {theirs} does not fit into {ours}")
-        self.ids.copy_(value.ids)
+        self.ids.copy_(self._fitting(name, value))
         self.tape.twins.written(self.ids)
         return self
+
+    def _fitting(self, name: str, value: Symbolic) -> Tensor:
+        """Positions of a value that is written here, which is refused where this tensor's format would round it."""
+        need_exact(self.tape, name, value.ids, self.kind)
+        return value.ids
 
     def writable(self, name: str) -> None:
         """Refuse to be written into where the entries are those of the argument of f."""
