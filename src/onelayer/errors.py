@@ -37,14 +37,14 @@ class FileError(OnelayerError):
         super().__init__(one_line(message))
 
 
-def one_line(message: object) -> str:
+def one_line(message: object, most: int = LONGEST_LINE) -> str:
     """``message`` in one line of printable characters, abridged when long: nothing in it can steer a terminal."""
     # Cut before the letters are looked at: a hostile file may have put millions of them there.
-    text = " ".join(str(message).split())[: 2 * LONGEST_LINE]
+    text = " ".join(str(message).split())[: 2 * most]
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    if len(text) <= LONGEST_LINE:
+    if len(text) <= most:
         return text
-    return text[: LONGEST_LINE - 3] + "..."
+    return text[: most - 3] + "..."
 
 
 def first_line(error: BaseException, most: int = 160) -> str:

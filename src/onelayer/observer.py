@@ -304,7 +304,8 @@ def observing(observer: Observer | None, max_seconds: float = math.inf) -> Obser
         return observer.within(max_seconds)
     if _in_notebook():
         return NotebookObserver(max_seconds)
-    if sys.stderr.isatty():
+    # There is no stderr where a program was started without one.
+    if sys.stderr is not None and sys.stderr.isatty():
         return TerminalObserver(max_seconds)
     return Observer(max_seconds)
 

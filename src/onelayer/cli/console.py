@@ -6,6 +6,7 @@ command for the best it has, which is saved where a folder was given, and says s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,10 +18,12 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, one_line
 from onelayer.observer import Stopped
 
-SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130  # exit statuses; 130 is what shells give to an interrupt
+# Exit statuses; the last two are what shells give to an interrupt and to a reader that is gone.
+SUCCESS, NOT_PROVED, BAD_INPUT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
+LONGEST = 600  # characters of what is said about bad input, which may be thousands of letters itself
 DEBUG = "ONELAYER_DEBUG"  # set to anything: an unexpected error shows its traceback
 
 
@@ -33,7 +36,23 @@ class Interrupted(Stopped):
 
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Print ``text`` for people or ``data`` for programs."""
-    print(json.dumps(plain(data)) if as_json else text)
+    _written(json.dumps(plain(data), allow_nan=False) if as_json else text)
+
+
+class Undelivered(Exception):
+    """What was found could not be written where it was asked for; nobody may take the exit status for its receipt."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to stdout: {error.strerror or error}")
+        self.unread = isinstance(error, BrokenPipeError)
+
+
+def _written(text: str) -> None:
+    """Print at once: what is left in a buffer would fail after the exit status is settled."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        raise Undelivered(error) from error
 
 
 def plain(value: Any) -> Any:
@@ -51,21 +70,34 @@ def run(app: typer.Typer, arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit status. No traceback for anything a user can cause."""
     arguments = sys.argv[1:] if arguments is None else arguments
     command = typer.main.get_command(app)
+    _settle_streams()
     return guarded(lambda: command.main(arguments, prog_name="onelayer", standalone_mode=False), "--json" in arguments)
+
+
+def _settle_streams() -> None:
+    """Streams that take every letter: one that a terminal lacks is spelled; a stream that is closed takes nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  (open until the end)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def guarded(action: Callable[[], Any], as_json: bool) -> int:
     """Exit status of ``action``, with every failure turned into one line; an unexpected one asks to be reported."""
     try:
-        status = action()
+        status = _delivered(action())
+    except Undelivered as error:
+        return _undelivered(error)
     except TyperException as error:
-        return _refuse(" ".join(error.format_message().split()), as_json)
+        return _refuse(error.format_message(), as_json)
     except typer.Exit as stop:
         return int(stop.exit_code)
     except Stopped as error:
-        return _stopped(error)
+        return _stopped(error, as_json)
     except (OnelayerError, OSError) as error:
-        return _refuse(" ".join(str(error).split()), as_json)
+        return _refuse(str(error), as_json)
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted("nothing was written")
     except Exception as error:
@@ -75,18 +107,53 @@ def guarded(action: Callable[[], Any], as_json: bool) -> int:
     return status if isinstance(status, int) else SUCCESS
 
 
-def _stopped(error: Stopped) -> int:
+def _delivered(status: Any) -> Any:
+    """The status of a command, once what it printed has left this process."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        raise Undelivered(error) from error
+    return status
+
+
+def _undelivered(error: Undelivered) -> int:
+    """A reader that is gone, as of ``| head``, wants no words; a full disk is said."""
+    _give_up(sys.stdout)
+    if error.unread:
+        return UNREAD
+    return _refuse(str(error), as_json=False)
+
+
+def _give_up(stream: Any) -> None:
+    """Lead a stream that cannot be written nowhere; else the interpreter tries again when it ends, and fails."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _tell(line: str) -> None:
+    """A line on stderr; where that cannot be written, the exit status alone says what happened."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _stopped(error: Stopped, as_json: bool) -> int:
     if isinstance(error, Interrupted):
         return _interrupted(str(error))
     nothing = "there was nothing to keep yet"
+    said = f"{error}; {nothing}"
+    if as_json:
+        _written(json.dumps({"error": one_line(said, LONGEST)}))
     if error.cancelled:
         return _interrupted(nothing)
-    print(f"{error}; {nothing}", file=sys.stderr)
+    _tell(said)
     return NOT_PROVED
 
 
 def _interrupted(kept: str) -> int:
-    print(f"interrupted; {kept}", file=sys.stderr)
+    _tell(f"interrupted; {kept}")
     return INTERRUPTED
 
 
@@ -106,7 +173,9 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def _refuse(message: str, as_json: bool) -> int:
-    print(f"onelayer: {message}", file=sys.stderr)
+    message = one_line(message, LONGEST)
+    _tell(f"onelayer: {message}")
     if as_json:
-        print(json.dumps({"error": message}))
+        with contextlib.suppress(Undelivered):  # the line above has said it
+            _written(json.dumps({"error": message}))
     return BAD_INPUT
