@@ -121,3 +121,58 @@ def test_the_system_ends_what_takes_too_much(tmp_path: Path) -> None:
     )
     assert said.stdout.split() == ["memory", "disk"]
     assert (tmp_path / "large").stat().st_size <= 2**16
+
+
+def test_who_cancels_while_the_worker_is_started_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that answers to a second line alone: without one it would be waited for to the end."""
+    code = 'import sys; sys.stdin.readline(); said = sys.stdin.readline(); print(\'{"event": "done"}\', flush=True)'
+    jobs_here: list[room.Jobs] = []
+
+    async def worker(root: Path) -> asyncio.subprocess.Process:
+        for job in jobs_here[0].jobs.values():
+            await jobs_here[0].cancel(job)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    monkeypatch.setattr(room, "start_worker", worker)
+    monkeypatch.setattr(room, "BUILD_SECONDS", 20.0)
+
+    async def ordered() -> dict[str, Any]:
+        jobs = room.Jobs(tmp_path)
+        jobs_here.append(jobs)
+        job = jobs.find(jobs.start({"kind": "formula", "formula": "x", "domain": "0:1", "eps": "1", "format": "x"}))
+        assert job is not None
+        while not job.finished:
+            await job.newer(job.version, 5)
+        await jobs.close()
+        await asyncio.gather(*jobs.tasks)
+        if jobs.spare is not None:
+            await room.ended(jobs.spare)
+        return job.snapshot
+
+    assert asyncio.run(ordered())["state"] == "done"
+
+
+NAME = "0123456789abcdef"
+STATES = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"state": "done"}',
+    '{"id": "' + NAME + '", "state": "running"}',
+    '{"id": NaN}',
+    "[" * 9999,
+]
+
+
+@pytest.mark.parametrize("text", STATES)
+def test_a_folder_that_holds_no_finished_job_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / room.STATE).write_text(text)
+    assert room.Jobs(tmp_path).find(NAME) is None

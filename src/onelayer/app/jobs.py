@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from onelayer.app.orders import MOST_TEXT, Refused
-from onelayer.disk import replace_file
+from onelayer.disk import read_if_there, replace_file, strict_json
+from onelayer.errors import FileError
 
 AT_ONCE, WAITING = 2, 16  # jobs that run, one per core of a small machine, and that may wait
 BUILD_SECONDS, CHECK_SECONDS, EXPORT_SECONDS = 300.0, 120.0, 120.0  # what a visitor may wait for each kind of job
@@ -22,6 +23,7 @@ GRACE = 20.0  # seconds that a cancelled or late worker has to come back with it
 MOST_STEPS = 300  # points of the enclosure's history that are kept
 MOST_BOXES = 1500  # boxes of a proof that are shown while it runs
 LONGEST_LINE = 2**22  # bytes of one report of a worker: the boxes of a proof with their corners
+MOST_STATE = 2**26  # bytes of the snapshot of a finished job: its certificate and the words about its layer
 FINISHED = ("done", "refused", "failed")
 STATE = "state.json"
 
@@ -80,9 +82,12 @@ class Jobs:
         if len(name) != 16 or not all(letter in "0123456789abcdef" for letter in name):
             return None
         folder = self.root / name
-        if name not in self.jobs and (folder / STATE).is_file():
-            self.jobs[name] = Job(folder, json.loads((folder / STATE).read_text()))
-        return self.jobs.get(name)
+        if name not in self.jobs:
+            snapshot = _kept(folder, name)
+            if snapshot is None:
+                return None
+            self.jobs[name] = Job(folder, snapshot)
+        return self.jobs[name]
 
     def start(self, order: dict[str, str]) -> str:
         """Take an order; refused when too many wait."""
@@ -125,7 +130,11 @@ class Jobs:
         job.process = process
         try:
             async with asyncio.timeout(seconds + GRACE):
-                return await _conversation(process, {**task, "folder": str(job.folder), "seconds": seconds}, follow)
+                await _ordered(process, {**task, "folder": str(job.folder), "seconds": seconds})
+                # Whoever cancelled while the worker was started had nobody to tell.
+                if job.cancelled:
+                    await self._ask_to_end(job)
+                return await _conversation(process, follow)
         except TimeoutError:
             return {"event": "failed", "error": f"it took longer than {seconds:.0f} s and was ended; loosen eps"}
         except (ValueError, OSError):  # a line that is no JSON or too long, a pipe that broke
@@ -143,8 +152,11 @@ class Jobs:
         return process
 
     async def cancel(self, job: Job) -> None:
-        """Ask the worker for the best it has; end it when it does not answer."""
+        """Ask the worker for the best it has, as soon as there is one; end it when it does not answer."""
         job.cancelled = True
+        await self._ask_to_end(job)
+
+    async def _ask_to_end(self, job: Job) -> None:
         process = job.process
         if job.finished or process is None or process.stdin is None:
             return
@@ -160,12 +172,29 @@ class Jobs:
                 end(process)
 
 
-async def _conversation(process: asyncio.subprocess.Process, task: dict[str, Any], follow: Any) -> dict[str, Any]:
-    if process.stdin is None or process.stdout is None:
+def _kept(folder: Path, name: str) -> dict[str, Any] | None:
+    """The snapshot of a job that lies in its folder, or None for what is none of a job that came to an end."""
+    try:
+        data = read_if_there(folder / STATE, MOST_STATE)
+        snapshot = None if data is None else strict_json(data, STATE)
+    except FileError:
+        return None
+    whole = isinstance(snapshot, dict) and snapshot.get("id") == name and snapshot.get("state") in FINISHED
+    return snapshot if whole else None
+
+
+async def _ordered(process: asyncio.subprocess.Process, task: dict[str, Any]) -> None:
+    """Send a worker its task."""
+    if process.stdin is None:
         raise RuntimeError("a worker is started with pipes")
-    with contextlib.suppress(ConnectionError):  # a worker that is gone says nothing below
+    with contextlib.suppress(ConnectionError):  # a worker that is gone says nothing afterwards
         process.stdin.write(json.dumps(task).encode() + b"\n")
         await process.stdin.drain()
+
+
+async def _conversation(process: asyncio.subprocess.Process, follow: Any) -> dict[str, Any]:
+    if process.stdout is None:
+        raise RuntimeError("a worker is started with pipes")
     while line := await process.stdout.readline():
         said: dict[str, Any] = json.loads(line)
         if said.pop("event") == "progress":

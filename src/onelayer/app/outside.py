@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 # Everything comes from here; no frame may hold the page, so no other page can click on it.
@@ -14,6 +15,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+# Digits of other scripts are digits to Python, and no numbers; long ones it refuses to read.
+LENGTH = re.compile(r"[0-9]{1,20}")
 
 
 class Outside:
@@ -73,7 +76,7 @@ class Outside:
         if headers.get("sec-fetch-site", ["none"])[0] not in ("same-origin", "none"):
             return 403, "this request comes from another page"
         length = headers.get("content-length", ["0"])[0]
-        if not length.isdigit() or int(length) > self.most_body:
+        if not LENGTH.fullmatch(length) or int(length) > self.most_body:
             return 413, f"a request has at most {self.most_body:,} bytes"
         return None
 

@@ -139,7 +139,10 @@ async def _cancel(request: Request, jobs: Jobs) -> Response:
 
 
 async def _live(request: Request, jobs: Jobs) -> Response:
-    return FileResponse(_found(request, jobs, done=True).folder / "live.json", media_type="application/json")
+    path = _found(request, jobs, done=True).folder / "live.json"
+    if not path.is_file():
+        raise HTTPException(404, "the folder of this result has lost its live view")
+    return FileResponse(path, media_type="application/json")
 
 
 async def _check(request: Request, jobs: Jobs) -> Response:
