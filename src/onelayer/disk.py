@@ -12,6 +12,7 @@ import math
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,10 @@ def read_bounded(path: Path, limit: int) -> bytes:
         with os.fdopen(os.open(path, _OPEN), "rb") as file:
             status = os.fstat(file.fileno())
             _need_regular(path, status)
-            # One byte more than allowed shows a file that grew after its size was read.
-            data = file.read(limit + 1) if status.st_size <= limit else None
+            # One byte more than it has shows a file that grew; room for the whole limit is taken for such a one alone.
+            data = file.read(status.st_size + 1) if status.st_size <= limit else None
+            if data is not None and len(data) > status.st_size:
+                data += file.read(limit + 1 - len(data))
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except FileError:
@@ -119,6 +122,17 @@ def _integer(digits: str) -> int:
     if len(digits) > 20 or abs(int(digits)) > MAX_INTEGER:
         raise ValueError(f"the whole number {digits[:20]}... is out of range")
     return int(digits)
+
+
+def spelled_out(value: Any) -> Any:
+    """Plain data for JSON, which has no infinity and no NaN: such numbers become words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [spelled_out(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): spelled_out(item) for key, item in value.items()}
+    return value
 
 
 def read_tensors(data: bytes, name: str) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import sys
 import traceback
@@ -18,6 +17,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
+from onelayer.disk import spelled_out
 from onelayer.errors import OnelayerError, one_line
 from onelayer.observer import Stopped
 
@@ -36,7 +36,7 @@ class Interrupted(Stopped):
 
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Print ``text`` for people or ``data`` for programs."""
-    _written(json.dumps(plain(data), allow_nan=False) if as_json else text)
+    _written(json.dumps(spelled_out(data), allow_nan=False) if as_json else text)
 
 
 class Undelivered(Exception):
@@ -53,17 +53,6 @@ def _written(text: str) -> None:
         print(text, flush=True)
     except OSError as error:
         raise Undelivered(error) from error
-
-
-def plain(value: Any) -> Any:
-    """JSON has no infinity: infinite and undefined numbers become strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return value
 
 
 def run(app: typer.Typer, arguments: list[str] | None = None) -> int:

@@ -60,4 +60,6 @@ def _lines(found: PaperReport, *, every: bool) -> list[str]:
 
 def _sentence(check: dict[str, object]) -> str:
     mark = "" if check["holds"] else "  FAILED"
-    return f"{check['what']}: {check['value']:.6g} {check['relation']} {check['bound']:.6g}{mark}"
+    from onelayer.paper.finding import measured
+
+    return f"{check['what']}: {measured(check)} {check['relation']} {check['bound']!r}{mark}"

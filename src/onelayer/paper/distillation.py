@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onelayer.box import Box
-from onelayer.paper.finding import HOLDS, Check, Finding, ResultTable, Setting, number
+from onelayer.paper.finding import HOLDS, Check, Finding, ResultTable, Setting, at_most
 from onelayer.training.distill import distill
 from onelayer.training.stack import Stack
 from onelayer.training.train import train
@@ -45,7 +45,7 @@ def four_blocks(setting: Setting) -> Finding:
         "outputs, and its fidelity is measured on inputs that it never saw, with a 95 % interval."
     )
     rows = (
-        ("certified: built, with proof", built.parameters, f"sup error at most {number(upper)}"),
+        ("certified: built, with proof", built.parameters, f"sup error at most {at_most(upper)}"),
         ("statistical: trained on its outputs", student.parameters, f"explains {explained}"),
     )
     header = ("one layer", "parameters", "agreement with the teacher")

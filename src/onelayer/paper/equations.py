@@ -15,7 +15,7 @@ from onelayer.equations import functions as reference
 from onelayer.equations.functions import Array
 from onelayer.equations.optimisers import Adam, GradientDescent, Momentum
 from onelayer.paper.backward import Network, backward_figure
-from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting
+from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, largest
 from onelayer.pictures.panels import attention_figure
 from onelayer.pictures.scene import Scene
 
@@ -79,7 +79,7 @@ def _descend(ours: Descent, theirs: TorchDescent) -> tuple[float, list[float]]:
         # Each follows its own iterates, so a difference in the rule grows from step to step and is seen.
         parameter.grad = torch.tensor(curvature) * parameter.detach()
         optimiser.step()
-        gap = max(gap, _gap(theta, parameter.detach()))
+        gap = largest([gap, _gap(theta, parameter.detach())])
         losses.append(float(curvature @ theta**2) / 2)
     return gap, losses
 
@@ -137,8 +137,8 @@ def backpropagation(setting: Setting) -> Finding:
     lifted = _raised(unit, step)
     lowered = _raised(unit, -step)
     truth = (lifted - lowered) / (2 * step)
-    gap_repaired = max(_against_autograd(seed, printed=False) for seed in range(30))
-    gap_printed = max(_against_autograd(seed, printed=True) for seed in range(30))
+    gap_repaired = largest(_against_autograd(seed, printed=False) for seed in range(30))
+    gap_printed = largest(_against_autograd(seed, printed=True) for seed in range(30))
     checks = [
         Check("one dead unit: bias gradient by eq (10) with δ = ∂L/∂h", as_printed, "=", 1.0),
         Check("the same with δ = ∂L/∂z", repaired, "=", 0.0),
@@ -191,9 +191,9 @@ def _against_autograd(seed: int, *, printed: bool) -> float:
     slopes = torch.autograd.grad(loss, [*weights, *biases])
     of_weights, of_biases = zip(*gradients, strict=True)
     # Relative to the largest entry; where every unit is off all gradients are zero, and the gap itself is taken.
-    scale = max(float(slope.abs().max()) for slope in slopes) or 1.0
+    scale = largest(float(slope.abs().max()) for slope in slopes) or 1.0
     gaps = [_gap(ours, theirs) for ours, theirs in zip(of_weights + of_biases, slopes, strict=True)]
-    return max(gaps) / scale
+    return largest(gaps) / scale
 
 
 def _t(array: Array) -> torch.Tensor:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
+from onelayer.proof.certificate import outward
 from onelayer.result import Approximation
 
 HOLDS = "holds"
@@ -139,6 +141,43 @@ class Experiment:
     def command(self) -> str:
         """The command that runs it alone."""
         return f"onelayer paper --only {self.key}"
+
+
+def largest(values: Iterable[float]) -> float:
+    """The largest of some numbers, nan where one of them is: Python's own max would lose it, and a check would hold."""
+    return float(np.max(list(values)))
+
+
+def smallest(values: Iterable[float]) -> float:
+    """The smallest of some numbers, nan where one of them is."""
+    return float(np.min(list(values)))
+
+
+def at_most(value: float) -> str:
+    """A proved upper bound in a table: rounded up, so that what is printed is proved too."""
+    return outward(value, up=True)
+
+
+def at_least(value: float) -> str:
+    """A proved lower bound in a table: rounded down."""
+    return outward(value, up=False)
+
+
+def measured(check: Mapping[str, Any]) -> str:
+    """The number of a check with few digits, rounded to the side on which its relation is harder to meet.
+
+    What is printed claims no more than was measured, and stands beside a relation that it meets as the number does.
+    """
+    value = check["value"]
+    short = number(value)
+    rounded = isinstance(value, float) and math.isfinite(value) and float(short.replace(",", "")) != value
+    if not rounded or check["relation"] == "=":
+        return short
+    up = check["relation"] in ("<=", "<")
+    limit = check["bound"] if check["holds"] else None
+    if limit is not None and check["relation"] == "<":
+        limit = math.nextafter(limit, -math.inf)
+    return outward(value, up=up, limit=limit)
 
 
 def number(value: Any) -> str:

@@ -16,7 +16,18 @@ from onelayer.build.tables.capacity import attention_rank
 from onelayer.conductor import approximate
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.paper.finding import HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
+from onelayer.paper.finding import (
+    HOLDS,
+    REPAIRED,
+    Check,
+    Finding,
+    Picture,
+    ResultTable,
+    Setting,
+    at_least,
+    at_most,
+    number,
+)
 from onelayer.pictures.style import BLUE, SERIES, VERMILLION, legend, new_figure, tidy
 from onelayer.result import Approximation
 
@@ -37,7 +48,7 @@ def memorisation(setting: Setting) -> Finding:
     for recipe, bound in (("softmax", 1e-9), ("relu", 1e-5)):
         report = memorize(x, y, recipe=recipe, seed=setting.seed).recall_report
         assert report is not None
-        found.append((recipe, rows, report.stored_numbers, report.error, report.measured))
+        found.append((recipe, rows, report.stored_numbers, at_most(report.error), report.measured))
         recalled.append(Check(f"proved error at all {rows:,} rows, {recipe}", report.error, "<=", bound))
     close = approximate("sin(3*x)", Box([-1.0], [1.0]), 1e-3)
     at = torch.linspace(-1, 1, 50, dtype=torch.float64)
@@ -96,7 +107,7 @@ def sorting(setting: Setting) -> Finding:
         built.append(result)
         size = result.size()
         proof = result.certificate
-        rows.append((kind, n, eps, size["heads"], size["hidden_units"], proof.lower, proof.upper))
+        rows.append((kind, n, eps, size["heads"], size["hidden_units"], at_least(proof.lower), at_most(proof.upper)))
         what = f"proved error of sorting {n} numbers by {kind}, asked {number(eps)}"
         checks.append(Check(what, proof.upper, "<=", eps))
     # A sharp head only ranks the numbers 0 to 3, so trying the 24 orders of their scores tries every head.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onelayer import __version__
-from onelayer.paper.finding import Experiment, number
+from onelayer.paper.finding import Experiment, measured, number
 from onelayer.paper.record import AND, Record, machines
 from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
 
@@ -81,7 +81,7 @@ def _experiment(item: Experiment, record: Record) -> list[str]:
     for check in record["checks"]:
         required = f"{check['relation']} {number(check['bound'])}"
         holds = "yes" if check["holds"] else "**no**"
-        checks.append((check["what"], check["value"], required, holds))
+        checks.append((check["what"], measured(check), required, holds))
     parts.append(table(("check", "measured", "required", "holds"), checks))
     size = " --quick" if record["quick"] else ""
     parts.append(f"`{item.command}{size}`")

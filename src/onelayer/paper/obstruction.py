@@ -21,7 +21,7 @@ from onelayer.conductor import approximate
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.layer.weights import weight_shapes
-from onelayer.paper.finding import FAILS, Check, Finding, Picture, ResultTable, Setting
+from onelayer.paper.finding import FAILS, Check, Finding, Picture, ResultTable, Setting, largest
 from onelayer.paper.layers import Array
 from onelayer.pictures.style import BLUE, VERMILLION, legend, new_figure, tidy
 
@@ -46,10 +46,10 @@ def attention_alone(setting: Setting) -> Finding:
     excess = values[-1] - BOUND
     checks = [
         *_lemma_checks(measure),
-        Check("largest |signed integral| / sup|T| of 9 layers of 1 to 100 heads", max(leaks), "<=", 1e-10),
+        Check("largest |signed integral| / sup|T| of 9 layers of 1 to 100 heads", largest(leaks), "<=", 1e-10),
         Check(f"least error of {counts[-1]} heads by linear programming", values[-1], ">=", BOUND - 1e-6),
         Check("the same, beside 3/16", excess, "<=", setting.pick(0.01, 1e-3)),
-        Check("more heads never do worse: largest step up", max(np.diff(values)), "<=", 1e-7),
+        Check("more heads never do worse: largest step up", largest(np.diff(values)), "<=", 1e-7),
         Check(PACKED, packed.certificate.upper, "<", BOUND),
     ]
     rows = [(heads, program.columns, program.error) for heads, program in zip(counts, programs, strict=True)]

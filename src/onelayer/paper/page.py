@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onelayer import __version__
-from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, number
+from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, UNCONFIRMED, Experiment, measured, number
 from onelayer.paper.record import AND, FIGURES, Record, machines
 from onelayer.paper.registry import PROVERS, ROWS, SECTIONS, Section, experiments
 from onelayer.pictures.live_page import live_script, resource
@@ -160,10 +160,10 @@ def _checks(checks: Iterable[Mapping[str, Any]]) -> str:
 def _check(check: Mapping[str, Any]) -> str:
     """A check as a row: what was measured, how much, what was required, and whether it holds."""
     what = f"<td>{escape(check['what'])}</td>"
-    measured = f"<td class='num'>{number(check['value'])}</td>"
+    value = f"<td class='num'>{escape(measured(check))}</td>"
     required = f"<td class='num'>{escape(_relation(check))}</td>"
     holds = "<td class='yes'>✓</td>" if check["holds"] else "<td class='no'>✗</td>"
-    return f"<tr>{what}{measured}{required}{holds}</tr>"
+    return f"<tr>{what}{value}{required}{holds}</tr>"
 
 
 def _relation(check: Mapping[str, Any]) -> str:

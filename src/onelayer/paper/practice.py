@@ -15,7 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from onelayer.paper.finding import FAILS, HOLDS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
+from onelayer.paper.finding import (
+    FAILS,
+    HOLDS,
+    REPAIRED,
+    Check,
+    Finding,
+    Picture,
+    ResultTable,
+    Setting,
+    largest,
+    number,
+    smallest,
+)
 from onelayer.study import STUDIES
 from onelayer.study.built import built_memory
 from onelayer.study.laws import Law, best_law
@@ -64,7 +76,7 @@ def training(setting: Setting) -> Finding:
 
 def _least(rows: Sequence[tuple[Any, ...]], method: str) -> float:
     """The smallest error in the rows of a method."""
-    return min(float(row[4]) for row in rows if row[1] == method)
+    return smallest(float(row[4]) for row in rows if row[1] == method)
 
 
 def _errors(found: dict[str, Findings], method: str) -> dict[str, dict[Any, list[float]]]:
@@ -182,13 +194,13 @@ def trainability(setting: Setting) -> Finding:
     for target, (error, *_) in built.items():
         name = TARGETS[target]
         from_random = trained[target]
-        best = min(from_random)
+        best = smallest(from_random)
         rows.append((name, error, median(from_random), best, min(warm[target])))
         times[name] = best / error
     furthest = "best trained error over the built one, on the function where they are furthest apart"
     seeds = min(len(errors) for errors in trained.values())
     checks = [
-        Check(furthest, max(times.values()), ">", AS_GOOD),
+        Check(furthest, largest(times.values()), ">", AS_GOOD),
         Check("random starts per function", seeds, ">=", 3),
     ]
     said = (
@@ -271,7 +283,7 @@ def kinds(setting: Setting) -> Finding:
         grown[kind] = [_built_error(kind, count) for count in tokens]
     checks = []
     for kind in ("softmax", "top-2", "top-4", "linear, order 8"):
-        checks.append(Check(f"{kind}, built: best sup error seen; f has size 2", min(grown[kind]), "<", 0.1))
+        checks.append(Check(f"{kind}, built: best sup error seen; f has size 2", smallest(grown[kind]), "<", 0.1))
     # More tokens at least halve the error of attention that chooses; linear attention cannot use them.
     growing = (("softmax", ">", 2), ("top-2", ">", 2), ("linear, order 2", "<", 1.5))
     for kind, relation, limit in growing:

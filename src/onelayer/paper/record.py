@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import io
 import json
-import math
 import os
 import platform
 import shutil
@@ -20,12 +19,12 @@ import torch
 from matplotlib.figure import Figure
 
 from onelayer import __version__
-from onelayer.disk import replace_file
+from onelayer.disk import replace_file, spelled_out
 from onelayer.errors import FileError
-from onelayer.paper.finding import VERDICTS, Experiment, Finding, Picture, Setting
+from onelayer.paper.finding import UNCONFIRMED, VERDICTS, Check, Experiment, Finding, Picture, Setting
 from onelayer.pictures.live_page import live_data
 
-FORMAT = 3  # of the results on disk; a new number runs all experiments again
+FORMAT = 4  # of the results on disk; a new number runs all experiments again
 RESULTS, FIGURES, PARTS = "results", "figures", "parts"
 FIGURE_DPI = 150  # sharp on a page of 16 cm
 MOST_LIVE = 300_000  # bytes of one layer: the page with all of them stays below a few megabytes
@@ -79,7 +78,7 @@ def write_record(folder: Path, experiment: Experiment, setting: Setting, finding
         "seconds": max(seconds, finding.spent),
         "machine": AND.join(machines([machine()], earlier)),
     }
-    text = json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(spelled_out(record), indent=1, ensure_ascii=False, allow_nan=False)
     replace_file(_path(folder, experiment.key), text.encode())
     found = read_record(folder, experiment)
     assert found is not None
@@ -136,7 +135,20 @@ def read_record(folder: Path, experiment: Experiment) -> Record | None:
         return None
     if record["key"] != experiment.key or record["verdict"] not in VERDICTS:
         return None
-    return record if _figures_are_there(folder, record) else None
+    return record if _judged_rightly(record) and _figures_are_there(folder, record) else None
+
+
+def _judged_rightly(record: Record) -> bool:
+    """Whether the verdict is one that the checks of the record grant: a file may say anything."""
+    try:
+        for check in record["checks"]:
+            again = Check(check["what"], check["value"], check["relation"], check["bound"])
+            if check["holds"] is not again.holds:
+                return False
+        granted = all(check["holds"] for check in record["checks"]) and bool(record["checks"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return granted or record["verdict"] == UNCONFIRMED
 
 
 def _figures_are_there(folder: Path, record: Record) -> bool:
@@ -164,14 +176,3 @@ def prepare(folder: Path) -> None:
 
 def _path(folder: Path, key: str) -> Path:
     return folder / RESULTS / f"{key}.json"
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity: such numbers become text."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

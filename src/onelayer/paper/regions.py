@@ -14,7 +14,20 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.layer.lookup import lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.paper.finding import FAILS, REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
+from onelayer.paper.finding import (
+    FAILS,
+    REPAIRED,
+    Check,
+    Finding,
+    Picture,
+    ResultTable,
+    Setting,
+    at_least,
+    at_most,
+    largest,
+    number,
+    smallest,
+)
 from onelayer.paper.layers import Array, lookup_head, step_head
 from onelayer.pictures.style import SERIES, legend, new_figure, tidy
 from onelayer.proof.certify import certify
@@ -39,7 +52,7 @@ def separation(setting: Setting) -> Finding:
         # On a line the first and the last cell are cut off by a point; no cell has a free side otherwise.
         expected = 2 if dim == 1 else 0
         checks.append(Check(f"separable cells of {cells**dim}, dimension {dim}", count, "=", expected))
-    checks.append(Check("share of points named by the largest affine score", min(shares), "=", 1.0))
+    checks.append(Check("share of points named by the largest affine score", smallest(shares), "=", 1.0))
     said = (
         "Only the two end intervals of a line can be cut off by a hyperplane; every other cell lies in the convex hull "
         "of the rest, and in the plane and in space none can be cut off. Comparing all regions in one softmax works: "
@@ -113,8 +126,8 @@ def margin(setting: Setting) -> Finding:
         near = float(_right_weight(model, end)[0])
         rows.append((beta, weight, 2 * blurred, near))
         curves.append(_right_weight(model, x[:, None]).numpy())
-    worst = max(abs(row[1] - 0.5) for row in rows)
-    edges = max(abs(row[3] - 0.99) for row in rows)
+    worst = largest(abs(row[1] - 0.5) for row in rows)
+    edges = largest(abs(row[3] - 0.99) for row in rows)
     checks = [
         Check("largest |weight - 1/2| at the shared point over all scales", worst, "=", 0.0),
         Check("weight at the end x = ln(99)/(2 β) of the undecided zone, beside 0.99", edges, "<=", 1e-9),
@@ -155,6 +168,7 @@ def one_head_per_region(setting: Setting) -> Finding:
     enclosed by the certifier, the integral of |T - f| taken on a fine grid.
     """
     rows = []
+    bounds = []
     delta = 0.05
     box = Box([-1], [1])
     x = torch.linspace(-1, 1, 20_001, dtype=torch.float64)[:, None]
@@ -164,12 +178,13 @@ def one_head_per_region(setting: Setting) -> Finding:
         certificate = certify(model, "1 + 0*x", box)
         values = model(x)
         integral = float((values - 1).abs().mean() * 2)  # the interval has length 2
-        rows.append((beta, certificate.lower, certificate.upper, integral))
+        bounds.append(certificate.lower)
+        rows.append((beta, at_least(certificate.lower), at_most(certificate.upper), integral))
         curves.append((beta, values.numpy()))
     narrow = (region_heads(delta / 10, 4000.0)(x) - 1).abs()
     shared = certify(_region_softmax(400.0), "1 + 0*x", box)
-    _, sup_blurred, _, _ = rows[0]
-    _, sup_sharp, _, integral_sharp = rows[-1]
+    sup_blurred, *_, sup_sharp = bounds
+    integral_sharp = rows[-1][-1]
     narrow_integral = abs(narrow.mean() * 2 - 0.01)
     checks = [
         Check("proved lower bound of the sup error at the sharpest scale", sup_sharp, ">=", 0.99),
@@ -220,13 +235,15 @@ def finite_scale(setting: Setting) -> Finding:
     right-hand side is eps; the certifier then proves the error of exactly that head.
     """
     rows = []
+    uppers = []
     box = Box([0.0], [2 * math.pi])
     for eps in setting.pick((0.4, 0.2), (0.4, 0.2, 0.1, 0.05)):
         model, tokens, beta = sine_lookup(eps)
         certificate = certify(model, "sin(x)", box, eps)
-        rows.append((eps, tokens, beta, certificate.lower, certificate.upper))
+        uppers.append((eps, certificate.upper))
+        rows.append((eps, tokens, beta, at_least(certificate.lower), at_most(certificate.upper)))
     checks = []
-    for eps, *_, upper in rows:
+    for eps, upper in uppers:
         checks.append(Check(f"proved sup error with finite β, asked {number(eps)}", upper, "<=", eps))
     said = (
         "No parameter is infinite, so the limit has to be replaced by a number. The bound of the repaired proof gives "

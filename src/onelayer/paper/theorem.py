@@ -10,7 +10,7 @@ from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
 from onelayer.checker.check import check
 from onelayer.conductor import approximate
-from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, ResultTable, Setting, number
+from onelayer.paper.finding import REPAIRED, Check, Finding, Picture, ResultTable, Setting, at_least, at_most, number
 from onelayer.pictures.drawing import picture
 from onelayer.pictures.rate import fit_rate, rate_figure
 from onelayer.pictures.scene import Scene
@@ -39,7 +39,7 @@ def repaired(setting: Setting) -> Finding:
         size = result.size()
         proof = result.certificate
         sizes = (size["heads"], size["tokens"], size["parameters"])
-        rows.append((eps, *sizes, proof.lower, proof.upper, again.ok))
+        rows.append((eps, *sizes, at_least(proof.lower), at_most(proof.upper), again.ok))
         checks.append(Check(f"proved sup error, asked {number(eps)}", proof.upper, "<=", eps))
         checks.append(Check("accepted by the independent checker", float(again.ok), "=", 1))
         results.append(result)
@@ -80,7 +80,8 @@ def sequence_to_sequence(setting: Setting) -> Finding:
     for name, result in readings.items():
         size = result.size()
         proof = result.certificate
-        rows.append((name, size["heads"], size["tokens"], size["hidden_units"], proof.lower, proof.upper))
+        bounds = at_least(proof.lower), at_most(proof.upper)
+        rows.append((name, size["heads"], size["tokens"], size["hidden_units"], *bounds))
         checks.append(Check(f"proved sup error over all positions, {name}", proof.upper, "<=", eps))
     said = (
         "Two sound proofs of the statement, both executed. Gather: heads attend by position and hand every position "

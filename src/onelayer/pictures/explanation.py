@@ -13,6 +13,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.card import card, folded
+from onelayer.disk import spelled_out
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, from_text
@@ -104,7 +105,7 @@ class Explanation:
 
     def to_json(self, indent: int | None = None) -> str:
         """The explanation as JSON text."""
-        return json.dumps(self.as_dict(), indent=indent)
+        return json.dumps(spelled_out(self.as_dict()), indent=indent, allow_nan=False)
 
     def _repr_html_(self) -> str:
         rows = [("algorithm", self.algorithm)] if self.algorithm else []
