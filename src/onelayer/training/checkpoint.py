@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
-from onelayer.disk import replace_file
+from onelayer.disk import read_if_there, replace_file
 from onelayer.errors import FileError
 
 FILE_NAME = "checkpoint.safetensors"
+MOST_BYTES = 2**36  # of a checkpoint, beyond what a training on one machine keeps
 METADATA_KEY = "onelayer training"
 TENSOR, TUPLE, PAIRS = "$tensor", "$tuple", "$pairs"
 
@@ -35,16 +36,18 @@ def write_checkpoint(folder: str | Path, state: dict[str, Any]) -> Path:
 def read_checkpoint(folder: str | Path) -> dict[str, Any] | None:
     """The state written last, or None where there is none; FileError for anything that is not such a file."""
     path = Path(folder) / FILE_NAME
-    if not path.exists():
+    data = read_if_there(path, MOST_BYTES)
+    if data is None:
         return None
     try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(METADATA_KEY)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+        tensors = safetensors.torch.load(data)
+        # The header has been read as one: its length in eight bytes, then JSON.
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        text = header.get("__metadata__", {}).get(METADATA_KEY)
         if text is None:
             raise FileError(f"{path} is no checkpoint of a training run; choose another folder")
         state = joined(json.loads(text), tensors)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, FileError):
             raise
         line = " ".join(str(error).split())[:200]

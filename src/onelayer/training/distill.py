@@ -38,9 +38,10 @@ LEAST_ROWS = 20  # texts, below which nothing can be held out
 class Distilled:
     """One layer in place of a teacher.
 
-    ``road`` is "certified" (``approximation`` holds the proof) or "statistical" (``fidelity`` was measured on held-out
-    data and nothing is proved). ``speed_up`` is the teacher's time over the student's on one batch, same machine and
-    threads. Parameters of a table of embeddings that both share are counted for neither.
+    ``road`` is "certified" (``approximation`` holds the proof), "built" (its certificate is no proof) or "statistical"
+    (``fidelity`` was measured on held-out data and nothing is proved). ``speed_up`` is the teacher's time over the
+    student's on one batch, same machine and threads. Parameters of a table of embeddings that both share are counted
+    for neither.
     """
 
     road: str
@@ -104,9 +105,9 @@ def _certified(teacher: Any, box: Box, eps: float, watch: Observer, options: Map
     function = teacher if isinstance(teacher, nn.Module) else recorded
     x = box.sample(TIMED_BATCH)
     speed_up = seconds(function, x.to(_dtype(teacher)), watch) / seconds(result.model, x, watch)
-    return Distilled(
-        "certified", result.model, result.size()["parameters"], _count(teacher), speed_up, approximation=result
-    )
+    # A certificate that ended refuted, undecided or by an estimate certifies nothing.
+    road = "certified" if result.certificate.proved else "built"
+    return Distilled(road, result.model, result.size()["parameters"], _count(teacher), speed_up, approximation=result)
 
 
 def _statistical(teacher: Any, data: Any, test: float, watch: Observer, options: Mapping[str, Any]) -> Distilled:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelayer.errors import OnelayerError
+from onelayer.errors import FileError, OnelayerError, told
 from onelayer.observer import Observer, Stopped
 from onelayer.training.checkpoint import read_checkpoint, write_checkpoint
 from onelayer.training.examples import Examples
@@ -55,6 +55,13 @@ class Loop:
             raise OnelayerError(
                 f"{self.checkpoint} holds a checkpoint of other settings or data; choose another folder or resume=False"
             )
+        try:
+            self._take_up(state)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise FileError(f"{self.checkpoint} holds a corrupt checkpoint ({told(error)}); remove it") from error
+        return True
+
+    def _take_up(self, state: Row) -> None:
         self.step = state["step"]
         self.rounds = state["rounds"]
         self.scale = state["scale"]
@@ -67,7 +74,6 @@ class Loop:
         self.optimiser.load_state_dict(state["optimiser"])
         self.source.load_state(state["source"])
         self.started = time.monotonic() - (self.history[-1]["seconds"] if self.history else 0.0)
-        return True
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it."""

@@ -13,7 +13,7 @@ from torch import nn
 
 from onelayer.box import Box
 from onelayer.card import number_of
-from onelayer.disk import replace_file
+from onelayer.disk import replace_file, spelled_out
 from onelayer.errors import OnelayerError
 from onelayer.layer.file import save_model
 from onelayer.layer.transformer import OneLayerTransformer
@@ -104,7 +104,7 @@ class Trained:
             "classes": None if self.classes is None else list(self.classes),
             "history": self.history,
         }
-        replace_file(path / HISTORY, (json.dumps(document, indent=1) + "\n").encode())
+        replace_file(path / HISTORY, (json.dumps(spelled_out(document), indent=1, allow_nan=False) + "\n").encode())
         return path
 
     def _seen(self, name: str) -> float:
