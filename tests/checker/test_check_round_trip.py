@@ -275,6 +275,14 @@ NAMED: dict[str, Callable[[], Approximation]] = {
     "a kink looked up with large values": lambda: approximate(
         "abs(1.79*x1 - 0.39*x2 - 0.72)*x2", Box([-0.47, -0.7], [0.61, 0.6]), 1e-3
     ),
+    "an inner function of one number, which is tiny": lambda: approximate(
+        "log(9+(0.5*x1 + exp(x2/4.4964485201759276e+30) + x3 + sin(x4/9.557518607901946e-31) + x5/1e-08 + sin(x6))**2)",
+        Box(
+            [1.495410130191663, 1.4988161733919759e30, 1.9192651152008107, 9.557518607901946e-31, 0.0, 1.6],
+            [4.486230390574988, 4.4964485201759276e30, 1.9192651152008107, 9.557518607901946e-31, 1e-08, 1.6],
+        ),
+        0.1,
+    ),
     "a quotient whose expansion is no number": lambda: approximate(
         "x1*x1 * 16777217.0**(-2) * (1.0 / (1.0 + (1e13*(x1 - 0.001))**2))", Box([0.0, -0.73], [0.001, -0.72]), 1e-3
     ),

@@ -276,6 +276,4 @@ def _ball(value: Fraction) -> arb:
 
 def _floats(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Floats around two numbers, different ones."""
-    bottom = math.nextafter(float(low), -math.inf)
-    top = math.nextafter(float(high), math.inf)
-    return bottom, max(top, bottom + 1e-9 * (1 + abs(bottom)))
+    return math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
