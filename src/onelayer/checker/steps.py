@@ -274,9 +274,10 @@ def _norm(run: Evaluation, step: StoredStep, row: Entries, start: int, args: lis
     ranges = [*map(Taylor.range, map(underlying, centred))]
     errors = ex.norm(row.sizes(), row.errors, ranges, list(map(float, gain)), list(map(float, shift)), low, eps)
     reach = largest(row.reach())
-    # Squares and their sum, and a deviation over the root of eps.
+    # Squares and their sum, a deviation over the root of eps, and that times a gain with a shift.
     way = 4 * count * (1 + reach * reach) / arb(eps).sqrt()
-    return Entries(items, [ex.safe(e, way) for e in errors])
+    ways = [way * (1 + abs(g)) + abs(b) for g, b in zip(gain, shift, strict=True)]
+    return Entries(items, [ex.safe(e, most) for e, most in zip(errors, ways, strict=True)])
 
 
 def _unless_wider(item: Element, known: arb) -> Element:
