@@ -16,10 +16,12 @@ from torch import nn
 
 import onelayer as ol
 from onelayer.errors import OnelayerError, UnsupportedOperation
+from onelayer.proof.about import words
 from onelayer.proof.certificate import interval
 from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.together import together
 from onelayer.recording.target import as_target
+from onelayer.report.claimed import claim
 from onelayer.taylor import variables
 
 
@@ -252,3 +254,37 @@ def test_what_is_printed_of_an_enclosure_is_true(low: float, high: float) -> Non
     bottom, top = interval(low, high)[1:-1].split(", ")
     assert Fraction(bottom) <= Fraction(low)
     assert math.isinf(high) or Fraction(top) >= Fraction(high)
+
+
+FLAT = ol.Box([0.3, 0.0], [0.3, 1.0])
+
+
+def test_what_has_one_value_of_an_input_neither_falls_nor_bends_along_it() -> None:
+    """sin 3 + (y + 1)^2 is convex in the y that is left, and does not fall along an x that has one value."""
+
+    def model(x: Any) -> Any:
+        return torch.sin(10 * x[..., 0]) + (x[..., 1] + 1) ** 2
+
+    assert ol.monotone(model, FLAT, {"x2": "+"}).status == "proved"
+    with pytest.raises(OnelayerError, match="x1 has one value"):
+        ol.monotone(model, FLAT, {"x2": "+", "x1": "+"})
+    with pytest.raises(OnelayerError, match="x1 has one value"):
+        ol.convex(model, FLAT)
+    # Two neighbouring numbers have others between them: T falls there.
+    narrow = ol.Box([0.3, 0.0], [math.nextafter(0.3, 1.0), 1.0])
+    assert ol.monotone(model, narrow, {"x1": "+"}).status == "refuted"
+    for kind in ({"kind": "convex"}, {"kind": "monotone", "inputs": [0], "signs": [1]}):
+        sound = ol.convex(lambda x: model(x) + 100 * x[..., 0] ** 2, ol.Box([0.3, 0.0], [0.4, 1.0])).certificate
+        changed = replace(sound, about=kind, claim=words(kind))
+        with pytest.raises(OnelayerError, match="one value"):
+            replace(changed, domain=FLAT, proof=None, boxes=0, witness=None, lower=0.0, resisted=None)
+
+
+def test_a_report_refutes_a_number_of_slopes_and_no_distances() -> None:
+    """(x, y) has the Euclidean constant 1: that the root of the squares of all slopes is larger refutes no distance."""
+    found = ol.lipschitz(lambda x: 1.0 * x, SQUARE, 1.2, norm=2)
+    assert found.status == "refuted"
+    said = claim(found)
+    assert "NOT so: the root of the sum of the squares of all slopes is at most 1.2" in said
+    assert "a change of the inputs" not in said
+    assert "a change of the inputs" in claim(ol.lipschitz(lambda x: 1.0 * x, SQUARE, 1.5, norm=2))

@@ -101,8 +101,19 @@ def _settings(record: Record, networks: Sequence[StoredNetwork]) -> list[tuple[b
         right = len(about["low"]) == outputs and record.eps == 1.0
         return [(right, "the range does not have the outputs of the model")]
     if kind == "monotone":
-        return [(max(about["inputs"]) < dim, "the claim names an input that the model does not have")]
-    return [(kind != "convex" or dim <= CURVED, f"convexity is re-proved for up to {CURVED} inputs")]
+        known = max(about["inputs"]) < dim
+        return [(known, "the claim names an input that the model does not have"), *_wide(record, about["inputs"])]
+    if kind == "convex":
+        few = dim <= CURVED
+        return [(few, f"convexity is re-proved for up to {CURVED} inputs"), *_wide(record, range(dim))]
+    return []
+
+
+def _wide(record: Record, inputs: Sequence[int]) -> list[tuple[bool, str]]:
+    """Along an input that has one value nothing rises, falls or bends, whatever the slope."""
+    low, high = record.domain
+    sides = [(low[at], high[at]) for at in inputs if at < len(low)]
+    return [(all(a < b for a, b in sides), "the claim is about rising or bending along an input that has one value")]
 
 
 def _level(formula: Formula) -> float:

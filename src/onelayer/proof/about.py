@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 NORMS = ("inf", "1", "2")
@@ -97,6 +97,20 @@ def _matching(about: Mapping[str, Any]) -> bool:
     if about["kind"] == "monotone":
         return len(about["inputs"]) == len(about["signs"])
     return True
+
+
+def flat_inputs(low: Sequence[float], high: Sequence[float], inputs: Sequence[int]) -> list[int]:
+    """Of some inputs those that have one value in a box: along them nothing rises, falls or bends."""
+    return [at for at in inputs if low[at] == high[at]]
+
+
+def has_width(about: Mapping[str, Any], low: Sequence[float], high: Sequence[float]) -> bool:
+    """Whether a claim about how T rises or bends is about inputs that have more than one value."""
+    every = range(len(low))
+    kind = about.get("kind")
+    asked = about["inputs"] if kind == "monotone" else every if kind == "convex" else ()
+    # An input that the box does not have is another complaint.
+    return not flat_inputs(low, high, [at for at in asked if at in every])
 
 
 def words(about: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
 from onelayer.observer import Observer, Stopped, observing, observing_all
-from onelayer.proof.about import NORMS, words
+from onelayer.proof.about import NORMS, flat_inputs, words
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify, digest_of
 from onelayer.proof.contract import examine_slopes
@@ -214,6 +214,7 @@ def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **optio
     """
     box = as_box(box)
     inputs, signs = zip(*_directions(box, directions), strict=True)
+    _need_width(box, inputs)
     about = {"kind": "monotone", "inputs": list(inputs), "signs": list(signs)}
     named = ((_name(box, at), "+" if sign > 0 else "-") for at, sign in zip(inputs, signs, strict=True))
     asked = ", ".join(f"{name} {mark}" for name, mark in named)
@@ -233,6 +234,7 @@ def convex(model: Forward, box: Domain, **options: Any) -> Verdict:
     box = as_box(box)
     if box.dim > MOST_CURVED:
         raise OnelayerError(f"convexity is proved of functions of up to {MOST_CURVED} inputs, the box has {box.dim}")
+    _need_width(box, range(box.dim))
     held = kept(model, box)
     return _judged(Minors(held.model), held, box, {"kind": "convex"}, "convex", _real(options))
 
@@ -382,6 +384,16 @@ def _directions(box: Box, asked: Mapping[str, str]) -> list[tuple[int, int]]:
     if not found:
         raise OnelayerError('name at least one input, for example {"x1": "+"}')
     return found
+
+
+def _need_width(box: Box, inputs: Sequence[int]) -> None:
+    """A slope along an input that has one value says nothing of T on the box: it could refute what holds there."""
+    low, high = box.lower.flatten().tolist(), box.upper.flatten().tolist()
+    for at in flat_inputs(low, high, inputs):
+        name = _name(box, at)
+        raise OnelayerError(
+            f"{name} has one value in the box: T neither rises, falls nor bends along it; give it a width"
+        )
 
 
 def _name(box: Box, at: int) -> str:

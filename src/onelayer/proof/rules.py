@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onelayer.disk import MAX_AXES
 from onelayer.formats import ARITHMETICS
-from onelayer.proof.about import sound, words
+from onelayer.proof.about import has_width, sound, words
 from onelayer.proof.claim import METHODS, SHA256, STATUSES, decide
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ def rules(claim: Certificate) -> list[tuple[bool, str]]:
         *_of_boxes(claim),
         # What it is about, and the files that such a proof may have beside it.
         (sound(claim.about), "it is about nothing that is known"),
+        (
+            not sound(claim.about) or has_width(claim.about, low, high),
+            "it is about rising or bending along an input that has one value",
+        ),
         (not claim.about or claim.claim == words(claim.about), "the claim is not what it is about"),
         (
             not set(claim.attachments) - _belonging(claim.method, claim.about),

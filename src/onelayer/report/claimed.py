@@ -45,6 +45,15 @@ def _monotone(proof: Certificate) -> str:
     return f"the outputs of the model {', and '.join(each)}"
 
 
+# What is said of the slopes themselves: where they exceed a bound, differences may still obey it, if the domain has one
+# value of an input, or if there are several outputs and distances are Euclidean.
+SLOPES = {
+    "inf": "the absolute values of the slopes of each output add up to at most {bound}",
+    "1": "the absolute values of the slopes by each input add up to at most {bound}",
+    "2": "the root of the sum of the squares of all slopes is at most {bound}",
+}
+
+
 # What holds, with {bound} for the proved number.
 _HOLDS: dict[str, Callable[[Certificate], str]] = {
     "range": _range,
@@ -70,6 +79,8 @@ def claim(proof: Certificate) -> str:
         required = f" (required: {proof.eps!r})" if limited and proof.eps is not None else ""
         return f"For every point of the domain stated below, {holds}{required}."
     asked = text.replace("{bound}", repr(proof.eps))
+    if proof.status == "refuted" and proof.about["kind"] == "lipschitz":
+        asked = SLOPES[proof.about["norm"]].replace("{bound}", repr(proof.eps))
     if proof.status == "refuted":
         return f"This is NOT so: {asked}. It fails at the point stated below."
     known = f"a bound of {high} is proved, {low} is reached"
