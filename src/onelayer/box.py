@@ -181,7 +181,8 @@ def as_box(domain: Domain) -> Box:
     if isinstance(domain, Box):
         return domain
     # Two numbers are one interval; two pairs of numbers are two.
-    two = isinstance(domain, tuple | list | np.ndarray | Tensor) and len(domain) == 2
+    listed = isinstance(domain, tuple | list) or (isinstance(domain, np.ndarray | Tensor) and domain.ndim > 0)
+    two = listed and len(domain) == 2
     if two and all(np.ndim(end) == 0 for end in domain):
         return Box([domain])
     return Box(domain)

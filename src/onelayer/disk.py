@@ -35,6 +35,18 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 DTYPES |= {BFLOAT16.tag: BITS, INT8: np.dtype(np.int8)}
 
+
+def as_path(given: Any) -> Path:
+    """A path from what a user gives for one; FileError of one line for anything else."""
+    if not isinstance(given, str | os.PathLike):
+        raise FileError(f"a path is text or a Path, got {repr(given)[:60]}")
+    try:
+        return Path(given)
+    # Some paths are bytes inside.
+    except TypeError as error:
+        raise FileError(f"a path is text or a Path, got {repr(given)[:60]}") from error
+
+
 # No waiting for the writer of a pipe, no link in the last place, no line ends changed; systems lack some of the flags.
 _OPEN = os.O_RDONLY
 for _flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"):

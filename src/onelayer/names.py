@@ -41,7 +41,10 @@ def _without_unit(name: object) -> str:
 
 def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
     """The names if they are good ones for points of that shape: one per coordinate, different, none misleading."""
-    found: tuple[Any, ...] = tuple(map(tidy, names))
+    try:
+        found: tuple[Any, ...] = tuple(map(tidy, names))
+    except TypeError as error:
+        raise OnelayerError(f"names are a list of texts, got {repr(names)[:60]}") from error
     if not found:
         return ()
     if len(shape) != 1 or len(found) != shape[0]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from html import escape
 from importlib import import_module
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 from onelayer.errors import OnelayerError
@@ -72,9 +73,16 @@ def _outward(value: float, *, up: bool) -> str:
     return f"{float(shift(Decimal(written))):.3g}"
 
 
-def _check_seconds(seconds: float) -> None:
+def seconds_of(given: Any) -> float:
+    """A number of seconds, of any kind of number, as a float; OnelayerError for anything else."""
+    try:
+        seconds = float(given) if isinstance(given, Real) else math.nan
+    except OverflowError:
+        seconds = math.inf if given > 0 else -math.inf
+    # Written so that nan fails it.
     if not seconds >= 0:
-        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {seconds!r}")
+        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {repr(given)[:60]}")
+    return seconds
 
 
 class Observer:
@@ -84,7 +92,7 @@ class Observer:
     """
 
     def __init__(self, max_seconds: float = math.inf) -> None:
-        _check_seconds(max_seconds)
+        max_seconds = seconds_of(max_seconds)
         # The monotonic clock: that of the day may be set back while a call runs.
         self._deadline = time.monotonic() + max_seconds
         self._cancelled = threading.Event()
@@ -159,7 +167,7 @@ class _Within(Observer):
     """An observer that passes everything on to another one and is over no later than it."""
 
     def __init__(self, outer: Observer, seconds: float) -> None:
-        _check_seconds(seconds)
+        seconds = seconds_of(seconds)
         super().__init__(min(seconds, outer.seconds_left))
         # One event for both, so that whoever cancels either stops the call.
         self._cancelled = outer._cancelled
@@ -298,7 +306,10 @@ def _in_notebook() -> bool:
 def observing(observer: Observer | None, max_seconds: float = math.inf) -> Observer:
     """The observer of a call: the given one, with the call's own ``max_seconds``; else a line in a notebook, a bar in a
     terminal, silence elsewhere."""
+    max_seconds = seconds_of(max_seconds)
     if observer is not None:
+        if not isinstance(observer, Observer):
+            raise OnelayerError(f"an observer is an Observer of onelayer.observer, got {repr(observer)[:60]}")
         if math.isinf(max_seconds):
             return observer
         return observer.within(max_seconds)
@@ -313,4 +324,5 @@ def observing(observer: Observer | None, max_seconds: float = math.inf) -> Obser
 def observing_all(options: dict[str, Any]) -> Observer:
     """The observer of a door that makes several calls within one ``max_seconds``; both are taken out of its options."""
     given = options.pop("observer", None)
-    return observing(given, max(options.pop("max_seconds", math.inf), AT_LEAST))
+    asked = seconds_of(options.pop("max_seconds", math.inf))
+    return observing(given, max(asked, AT_LEAST))

@@ -13,6 +13,7 @@ from typing import Any
 
 from onelayer.box import Box
 from onelayer.card import card, counted, folded, number_of
+from onelayer.disk import as_path
 from onelayer.errors import FileError, OnelayerError
 from onelayer.formats import REAL, format_of
 from onelayer.ground import pinned
@@ -206,7 +207,7 @@ class Approximation:
         """
         self.need_certified()
         # Values first: slopes without them would be a claim about a layer that is not there.
-        path = written(Path(folder), self.model, self.certificate)
+        path = written(as_path(folder), self.model, self.certificate)
         beside = path / GRADIENT
         if self.gradient is not None:
             self.gradient.save(beside)
@@ -296,9 +297,10 @@ def load(folder: str | os.PathLike[str]) -> Approximation:
 
     What is loaded is a claim; ``check`` proves it anew from the files.
     """
+    folder = as_path(folder)
     made = _loaded(folder)
     try:
-        return replace(made, gradient=_gradient(Path(folder), made.model, made.certificate))
+        return replace(made, gradient=_gradient(folder, made.model, made.certificate))
     except FileError:
         raise
     except OnelayerError as error:

@@ -16,6 +16,7 @@ import numpy as np
 
 from onelayer.checker.argued import METHODS as ARGUED
 from onelayer.checker.argued import argument_of, recheck
+from onelayer.checker.asked import need_arguments
 from onelayer.checker.boxes import Evaluated
 from onelayer.checker.cover import leaves, random_order, shares
 from onelayer.checker.foreign import known_at, prepared
@@ -31,12 +32,12 @@ from onelayer.checker.record import BOXED, SUP, Record
 from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model
-from onelayer.disk import read_bounded
+from onelayer.disk import as_path, read_bounded
 from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.lemmas.argument import Argument
-from onelayer.observer import Observer, Stopped, observing
+from onelayer.observer import Observer, Stopped, observing, seconds_of
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
 MAX_FORMULA = 2**24  # characters of a recorded function that are parsed
@@ -108,12 +109,9 @@ def check(
     ``f`` is formula text for a proof whose function could not be recorded. A file that is malformed raises FileError.
     """
     started = time.monotonic()
-    if math.isnan(max_seconds) or max_seconds < 0:
-        raise OnelayerError(f"max_seconds must be a number of seconds >= 0, got {max_seconds!r}")
-    if jobs < 1 and jobs != -1:
-        raise OnelayerError(f"jobs must be a number of processes >= 1, or -1 for one per core, got {jobs!r}")
-    limit = math.inf if all else max_seconds
-    folder = Path(folder)
+    need_arguments(all, seed, f, jobs)
+    limit = math.inf if all else seconds_of(max_seconds)
+    folder = as_path(folder)
     proof = read_proof(folder)
     stored = read_any(folder)
     verdict = ACCEPTED

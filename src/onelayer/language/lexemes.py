@@ -31,6 +31,8 @@ class Lexeme:
 
 def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
     """The tokens of ``text``, an "end" token last; a character outside the language is an error naming its column."""
+    if not isinstance(text, str):
+        raise FormulaError(f"a formula is text, got {repr(text)[:60]}")
     if len(text) > limit:
         raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
     text = text.translate(_SAME)

@@ -19,6 +19,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from onelayer.errors import OnelayerError
+
 NORMS = ("inf", "1", "2")
 MOST_NAMED = 8  # slopes that a claim spells out
 MAX_TEXT = 4096  # characters of a condition
@@ -111,6 +113,14 @@ def has_width(about: Mapping[str, Any], low: Sequence[float], high: Sequence[flo
     asked = about["inputs"] if kind == "monotone" else every if kind == "convex" else ()
     # An input that the box does not have is another complaint.
     return not flat_inputs(low, high, [at for at in asked if at in every])
+
+
+def norm_of(given: Any) -> str:
+    """The name of a norm that a user gives as a number or as text."""
+    kind = "inf" if isinstance(given, float) and given == math.inf else str(given)
+    if kind not in NORMS:
+        raise OnelayerError(f"norm must be 1, 2 or 'inf', got {repr(given)[:60]}")
+    return kind
 
 
 def words(about: Mapping[str, Any]) -> str:

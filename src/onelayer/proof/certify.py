@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from onelayer.box import Box, Domain, as_box
+from onelayer.disk import as_path
 from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import at_most, one_number
 from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, are_formats, format_of, spelled
@@ -155,7 +155,7 @@ def certify(
             tested = examine(error)
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)
-                _keep(search, held.model, checkpoint or resume, resume, order)
+                _keep(search, held.model, resume if checkpoint is None else checkpoint, resume, order)
                 # A checkpoint holds the state of one search on the CPU, and an executor has its own machines.
                 movable = error.replayable and executor is None and not search.checkpoint.path
                 if automatic and movable:
@@ -189,9 +189,9 @@ def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int |
     """Give a search the file in which it leaves its state, and the state from which it goes on."""
     if checkpoint is None:
         return
-    search.checkpoint = Checkpoint(Path(checkpoint), problem_of(search.error, model, search.goal, order))
+    search.checkpoint = Checkpoint(as_path(checkpoint), problem_of(search.error, model, search.goal, order))
     if resume is not None:
-        search.resume(unpacked(Path(resume), search.checkpoint.problem))
+        search.resume(unpacked(as_path(resume), search.checkpoint.problem))
 
 
 def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: int) -> list[str]:
@@ -344,7 +344,7 @@ def chosen_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, dtype=torch.float64, device=device).tolist()
-    except (RuntimeError, TypeError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
         line = first_line(error, 120)
         raise OnelayerError(f"device {name!r} cannot compute here ({line}); use 'cpu', 'cuda' or 'auto'") from error
     return device

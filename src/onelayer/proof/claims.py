@@ -22,7 +22,7 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.requirement import parse_requirement
 from onelayer.observer import Observer, Stopped, observing, observing_all
-from onelayer.proof.about import NORMS, flat_inputs, words
+from onelayer.proof.about import flat_inputs, norm_of, words
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify, digest_of
 from onelayer.proof.contract import examine_slopes
@@ -170,13 +170,10 @@ def lipschitz(
 
     lower is reached at the witness. With ``eps``: whether upper <= eps. ``options`` are those of certify.
     """
-    kind = "inf" if norm == math.inf else str(norm)
-    if kind not in NORMS:
-        raise OnelayerError(f"norm must be 1, 2 or 'inf', got {norm!r}")
-    about = {"kind": "lipschitz", "norm": kind}
+    about = {"kind": "lipschitz", "norm": norm_of(norm)}
     box = as_box(box)
     held = kept(model, box)
-    return _of_slopes(Steepness(held.model, kind), held, box, eps, about, options)
+    return _of_slopes(Steepness(held.model, about["norm"]), held, box, eps, about, options)
 
 
 @pinned()
@@ -325,7 +322,8 @@ def _about(about: Mapping[str, Any], found: Certificate, *models: Kept) -> Certi
 
 def _real(options: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a claim about slopes: what an execution rounds to has none."""
-    if options.get("execution", REAL) not in (REAL, None):
+    execution = options.get("execution", REAL)
+    if not (execution is None or (isinstance(execution, str) and execution == REAL)):
         raise OnelayerError("a claim about slopes is about real arithmetic; leave out execution")
     return {**options, "execution": REAL}
 

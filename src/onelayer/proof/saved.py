@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from onelayer.box import Box
+from onelayer.disk import as_path
 from onelayer.errors import FileError, ModelAssumptionError, OnelayerError
 from onelayer.formats import REAL, format_of
 from onelayer.ground import pinned
@@ -62,7 +63,7 @@ class Claimed:
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the same files again."""
-        return written(Path(folder), self.model, self.certificate)
+        return written(as_path(folder), self.model, self.certificate)
 
     def check(self, **options: Any) -> Any:
         """Re-prove the claim independently, from the files as they would be saved."""
@@ -80,12 +81,13 @@ class Claimed:
 
 def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path:
     """Write the models and the proof of ``certificate`` into ``folder``; returns it."""
+    folder = as_path(folder)
     if not certificate.models:
         raise OnelayerError("this certificate has no model beside it; save what certify, lipschitz and others return")
     model, *others = [held.unchanged() for held in certificate.models]
     # What a subclass or a hook adds is not in the weights of the layer: such a model is recorded like any other.
     if is_own_layer(model) and not certificate.about:
-        return written(Path(folder), model, certificate)
+        return written(folder, model, certificate)
     network = recorded(model, certificate)
     about = replace(
         _relaxed(certificate, network),
@@ -96,7 +98,7 @@ def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path
         with tempfile.TemporaryDirectory(prefix="onelayer-") as beside:
             second = save_network(other, beside, OTHER).read_bytes()
         about = replace(about, attachments={**about.attachments, OTHER: second})
-    return written(Path(folder), network, about)
+    return written(folder, network, about)
 
 
 def _relaxed(certificate: Certificate, network: RecordedNetwork) -> Certificate:
@@ -148,7 +150,8 @@ def _points(box: Box) -> torch.Tensor:
 
 def load_claim(folder: str | os.PathLike[str]) -> Claimed:
     """What is claimed in ``folder``, of a layer or a network; weights, certificate and boxes fit each other."""
-    certificate = read_proof(Path(folder))
+    folder = as_path(folder)
+    certificate = read_proof(folder)
     model = load_network(folder) if is_network(folder) else load_model(folder)
     # A claim is about its own weights: others beside it would borrow it.
     if digest(model) != certificate.weights_sha256:

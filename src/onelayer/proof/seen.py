@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
-from onelayer.errors import OnelayerError
 from onelayer.guard import inward
 from onelayer.proof.forward import execute
 from onelayer.proof.objectives import Forward
@@ -24,9 +23,7 @@ def outputs_seen(model: Forward, box: Box) -> tuple[int, ...]:
 @torch.no_grad()
 def values_seen(model: Forward, box: Box) -> Tensor:
     """Values of all outputs at some points, (S, K). Not rigorous."""
-    values = model(_points(model, box))
-    if not isinstance(values, Tensor) or len(values) < 1:
-        raise OnelayerError("the model must return one tensor with a row for each point")
+    values = execute(model, _points(model, box))
     return values.double().reshape(len(values), -1).cpu()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any
 
 from onelayer.box import Box
+from onelayer.disk import as_path
 from onelayer.errors import OnelayerError
 from onelayer.recording.callables import of_one_array
 from onelayer.recording.evaluations import GRADIENTS, Array, Evaluations, Means
@@ -56,7 +56,8 @@ class BlackBox:
                 raise OnelayerError(f"a black box needs a function, got {type(given).__name__}")
         # Without a declaration values say nothing between the points.
         _check_declared(lipschitz, gradient, curvature)
-        if structure is not None and (structure not in STRUCTURES or gradient is not None):
+        known = isinstance(structure, str) and structure in STRUCTURES
+        if structure is not None and (not known or gradient is not None):
             raise OnelayerError(
                 f"structure must be one of {', '.join(map(repr, STRUCTURES))}, beside lipschitz=; got {structure!r}"
             )
@@ -64,7 +65,7 @@ class BlackBox:
         self.lipschitz = lipschitz
         self.curvature = curvature
         self.name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
-        self.cache = None if cache is None else Path(cache)
+        self.cache = None if cache is None else as_path(cache)
         means = Means(self.cache, max_evaluations, jobs, executor)
         self._values = Evaluations(f, self.name, means)
         named = f"the gradient of {self.name}"

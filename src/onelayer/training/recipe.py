@@ -52,8 +52,9 @@ class Recipe:
             if type(value) is not int or value < least:
                 raise OnelayerError(f"{name} must be a whole number >= {least}, got {value!r}")
         for name in ("lr", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise OnelayerError(f"{name} must be a finite number >= 0, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 <= value < math.inf):
+                raise OnelayerError(f"{name} must be a finite number >= 0, got {value!r}")
 
     @property
     def interval(self) -> int:
@@ -89,5 +90,5 @@ class Recipe:
 
 
 def _choice(name: str, value: Any, allowed: Any) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise OnelayerError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
