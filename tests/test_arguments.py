@@ -29,6 +29,7 @@ def sine(x: Any) -> Any:
     return torch.sin(x[..., 0])
 
 
+COLUMNS = {"a": [0.0, 1.0], "b": [1.0, 2.0]}
 DOORS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "certify": (
         lambda **given: ol.certify(**{"model": sine, "f": "sin(x)", "box": BOX, "eps": 1e-3, **given}),
@@ -59,6 +60,18 @@ DOORS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "load_claim": (lambda **given: ol.load_claim(**given), ("folder",)),
     "Box": (lambda **given: ol.Box(**{"lower": [0.0], "upper": [1.0], **given}), ("lower", "upper")),
     "BlackBox": (lambda **given: ol.BlackBox(**{"f": sine, "lipschitz": 1.0, **given}), ("cache", "structure")),
+    "sort": (
+        lambda **given: ol.sort(**{"n": 2, "lo": 0.0, "hi": 1.0, "eps": 0.1, **given}),
+        ("n", "hi", "eps", "kind", "dtype", "max_seconds", "observer"),
+    ),
+    "memorize": (
+        lambda **given: ol.memorize(**{"X": [[0.0], [1.0]], "Y": [0.0, 1.0], **given}),
+        ("recipe", "eps", "dtype", "device", "seed", "max_seconds", "observer"),
+    ),
+    "Table.read": (
+        lambda **given: ol.Table.read(**{"source": COLUMNS, "inputs": "a", "output": "b", **given}),
+        ("inputs", "output", "interpolate"),
+    ),
     "Recipe": (lambda **given: ol.Recipe(**given), ("lr", "weight_decay", "optimiser", "loss", "steps", "dtype")),
 }
 
@@ -74,6 +87,14 @@ def test_what_no_argument_can_be_ends_in_one_line(door: str) -> None:
                 with pytest.raises(OnelayerError) as raised:
                     call(**{name: given})
                 assert "\n" not in str(raised.value), (name, given)
+
+
+def test_numbers_beyond_all_floats_are_no_bounds() -> None:
+    for given in ({"lo": -(10**400)}, {"lo": "0"}, {"lo": None}, {"hi": 10**400}, {"eps": 10**400}):
+        with pytest.raises(OnelayerError):
+            ol.sort(**{"n": 2, "lo": 0.0, "hi": 1.0, "eps": 0.1, **given})
+    with pytest.raises(OnelayerError, match="one row"):
+        ol.memorize([[0.0], [1.0]], 5)
 
 
 def test_names_that_are_no_list_are_refused() -> None:

@@ -6,6 +6,8 @@ Each check ends in one line: what was wrong, and what would be right.
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,7 +35,8 @@ MODERATE = 2.0**64
 
 def check_eps(eps: Any, name: str = "eps") -> None:
     """An error that can be asked for."""
-    if not (_is(eps, Real) and 0 < eps < math.inf):
+    # An integer beyond all floats is below infinity for Python.
+    if not (_is(eps, Real) and 0 < eps <= sys.float_info.max):
         raise OnelayerError(f"{name} must be a finite number > 0, got {_shown(eps)}")
 
 
@@ -47,6 +50,21 @@ def check_seed(seed: Any) -> None:
     """A seed that every generator takes."""
     if not (_is(seed, Integral) and 0 <= seed <= MAX_SEED):
         raise OnelayerError(f"seed must be a whole number between 0 and 2^62, got {_shown(seed)}")
+
+
+def check_choice(name: str, given: Any, allowed: Iterable[str]) -> None:
+    """One of some words."""
+    words = list(allowed)
+    if not isinstance(given, str) or given not in words:
+        raise OnelayerError(f"{name} must be one of {', '.join(words)}; got {_shown(given)}")
+
+
+def check_ends(low: Any, high: Any) -> None:
+    """The ends of an interval of some width."""
+    real = _is(low, Real) and _is(high, Real)
+    most = sys.float_info.max
+    if not (real and -most <= low < high <= most):
+        raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {_shown(low)}, hi = {_shown(high)}")
 
 
 def check_budget(max_seconds: float, jobs: int = 1, **counts: int) -> None:

@@ -15,7 +15,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.arguments import check_budget, check_dtype, check_eps, check_seed, check_size
+from onelayer.build.arguments import check_budget, check_choice, check_dtype, check_eps, check_seed, check_size
 from onelayer.build.tables.between import between_rows
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.build.tables.table import Rows, as_table
@@ -26,6 +26,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Recall, from_text
 from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at
+from onelayer.proof.certify import chosen_device
 from onelayer.proof.files import ARGUMENT, TABLE
 from onelayer.recording.columns import Array
 from onelayer.result import Approximation
@@ -142,8 +143,10 @@ def memorize(
     When ``max_seconds`` or the ``observer`` end it, the layer is there with what is proved of it by then, if anything.
     """
     started = time.monotonic()
-    if recipe is not None and recipe not in RECIPES:
-        raise OnelayerError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
+    if recipe is not None:
+        check_choice("recipe", recipe, RECIPES)
+    if not isinstance(names, Sequence):
+        raise OnelayerError(f"names are a list of texts, got {repr(names)[:60]}")
     check_dtype(dtype)
     check_seed(seed)
     check_budget(max_seconds)
@@ -152,7 +155,7 @@ def memorize(
     table = _in_format(as_table(X, Y), dtype)
     if eps is None:
         eps = _default_eps(table, dtype)
-    place = torch.device(device)
+    place = chosen_device(device)
     with observing(observer, max_seconds) as watch:
         watch.report("memorising", detail=f"{len(table):,} rows")
         made = _build(table, recipe, eps, dtype, place, seed, watch)

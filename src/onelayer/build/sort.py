@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.arguments import check_box, check_dtype, check_eps, narrowest
+from onelayer.build.arguments import check_box, check_choice, check_dtype, check_ends, check_eps, narrowest
 from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
 from onelayer.build.ordering.witness import hardest
@@ -186,16 +186,14 @@ class _Wish:
         check_eps(self.eps)
         check_dtype(self.dtype)
         _check_length(self.n)
-        if not (-math.inf < self.lo < self.hi < math.inf):
-            raise OnelayerError(f"the interval needs lo < hi, both finite, got lo = {self.lo!r}, hi = {self.hi!r}")
+        check_ends(self.lo, self.hi)
         check_box(Box([self.lo], [self.hi]), self.dtype)
         least = narrowest(self.dtype)
         if self.hi - self.lo < least:
             raise OnelayerError(
                 f"the interval [{self.lo!r}, {self.hi!r}] is too narrow: thresholds need a width of {least:.1g} or more"
             )
-        if kind not in KINDS:
-            raise OnelayerError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+        check_choice("kind", kind, KINDS)
 
     @property
     def box(self) -> Box:

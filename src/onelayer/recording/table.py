@@ -65,9 +65,12 @@ class Table:
 
         Rows that are far from filling a grid become the Delaunay-linear interpolant.
         """
-        if interpolate not in DEGREES:
+        if not isinstance(interpolate, str) or interpolate not in DEGREES:
             raise OnelayerError(f"interpolate must be {' or '.join(DEGREES)}, got {interpolate!r}")
         inputs = [name.strip() for name in inputs.split(",")] if isinstance(inputs, str) else inputs
+        listed = isinstance(inputs, list | tuple) and all(isinstance(name, str) for name in (*inputs, output))
+        if not listed:
+            raise OnelayerError(f"inputs and output are names of columns, got {repr((inputs, output))[:80]}")
         chosen, called = _chosen(source, [*inputs, output])
         *names, output = chosen
         *columns, values = chosen.values()

@@ -21,6 +21,7 @@ from onelayer.box import Box
 from onelayer.build.arguments import (
     check_box,
     check_budget,
+    check_choice,
     check_dimension,
     check_dtype,
     check_eps,
@@ -89,8 +90,9 @@ def gather(
     check_box(box, dtype)
     if len(box.shape) not in (1, 2):
         raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
-    if norm not in ("none", "pre", "post"):
-        raise OnelayerError(f"norm must be none, pre or post, got {norm!r}")
+    check_choice("norm", norm, ("none", "pre", "post"))
+    if not isinstance(residual, bool):
+        raise OnelayerError(f"residual must be True or False, got {repr(residual)[:60]}")
     check_dimension(box)
     wanted = _Wanted(eps, dtype, residual, norm, max_units, max_boxes, seed, jobs)
     with observing(observer, max_seconds) as watch:

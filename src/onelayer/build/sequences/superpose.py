@@ -68,7 +68,7 @@ def superpose(
     check_eps(eps)
     check_dtype(dtype)
     check_box(box, dtype)
-    check_budget(max_seconds)
+    check_budget(max_seconds, max_ramps=max_ramps)
     with observing(observer, max_seconds) as watch:
         return _superposed(f, box, eps, dtype, max_ramps, watch)
 

@@ -64,7 +64,7 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
     """Check and clean what is to be memorised: shapes, finite numbers, and no input with two outputs."""
     x = _array(inputs, "X").astype(np.float64, copy=False)
     y = _array(outputs, "Y")
-    if x.ndim < 1 or len(x) == 0 or len(x) != len(y):
+    if x.ndim < 1 or y.ndim < 1 or len(x) == 0 or len(x) != len(y):
         raise OnelayerError(f"X and Y must have one row per example, got {x.shape} and {y.shape}")
     x = x[:, None] if x.ndim == 1 else x
     classes: tuple[Any, ...] | None = None
