@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
 from onelayer.errors import OnelayerError
 from onelayer.lemmas.argument import Composition, from_text
-from onelayer.lemmas.atoms import embedded_atoms
+from onelayer.lemmas.atoms import _as_relus, embedded_atoms
 from onelayer.lemmas.distance import smallest_squared_distance
-from onelayer.lemmas.forward import rounding_of
+from onelayer.lemmas.forward import rounding_of, sum_slack
 from onelayer.lemmas.order import Thresholds
 from onelayer.lemmas.streams import last_norm_error
 from onelayer.lemmas.units import steepest_slope
@@ -70,3 +71,28 @@ def test_a_last_norm_without_an_enclosure_has_no_bound() -> None:
     # Squares of 1e160 overflow: the models end as nan, which must not become a small number.
     beyond = last_norm_error(made.model, atoms, np.full(composition.outputs, 1e160))
     assert not beyond < math.inf
+
+
+def test_a_sum_counts_the_products_that_it_loses() -> None:
+    """1e-200 times 1e-200 is no number of float64: a range of it that ends at zero does not hold it."""
+    true = Fraction(1e-200) ** 2
+    assert Fraction(sum_slack(1, 1e-200 * 1e-200)) >= true
+    ramps = Ramps(np.array([0.0]), np.array([1e-200]), 0.0)
+    _, values, slopes, error = ramps.on(1e-200, 2e-200)
+    assert values[0] == 0 < slopes[0]
+    assert Fraction(error) >= true
+
+
+def test_ramps_as_units_count_their_rounding_beyond_the_last_knot() -> None:
+    """Beyond all ramps their sum is constant; that of units has the slope which rounding leaves of one that is zero."""
+    rng = np.random.default_rng(0)
+    most = 1e12
+    for _ in range(20):
+        slope = rng.uniform(1, 9, 6)
+        start = np.concatenate([[0.0], np.cumsum(1 / slope)[:-1]])
+        rise = rng.normal(size=6)
+        ramps, blur = _as_relus(start, slope, rise, 0.5, most)
+        units = zip(ramps.changes.tolist(), ramps.knots.tolist(), strict=True)
+        written = Fraction(0.5) + sum(Fraction(c) * (Fraction(most) - Fraction(t)) for c, t in units)
+        true = Fraction(0.5) + sum(map(Fraction, rise.tolist()))
+        assert abs(written - true) <= Fraction(blur)

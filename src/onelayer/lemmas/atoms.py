@@ -88,9 +88,9 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     constant = float(w["b_E"][c])
     if not bool((slope > 0).all()):
         raise OnelayerError("the ramps of the embedding must rise")
-    ramps, blur = _as_relus(start, slope, rise, constant)
     lows = low[:, atom.coordinate]
     highs = high[:, atom.coordinate]
+    ramps, blur = _as_relus(start, slope, rise, constant, float(highs.max()))
     formula = atom.formula
     error = piecewise_error(formula, ramps, float(lows.min()), float(highs.max())) + blur
     # Tokens mostly share their interval: each is enclosed once.
@@ -114,8 +114,8 @@ def _embedding_rounding(slope: Floats, rise: Floats, constant: float, r: Roundin
     return SLACK * (r.gamma(len(rise) + 6) * size + lost)
 
 
-def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tuple[Ramps, float]:
-    """rise * clip(slope (x - start), 0, 1) summed, written with relus, and what rounding can change of it.
+def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float, most: float) -> tuple[Ramps, float]:
+    """rise * clip(slope (x - start), 0, 1) summed, written with relus, and what rounding changes of it up to ``most``.
 
     clip(v, 0, 1) = relu(v) - relu(v - 1). A ramp mostly ends where another begins: that knot is then counted once, with
     the change of slope, and the distance moved, times the slope, goes into the second number.
@@ -134,13 +134,14 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float) -> tu
     reach = np.abs(start) + 2 / slope
     shifted = np.where(meets, moved, 0.0) + 8 * UNIT * reach
     blur = np.abs(tilt) * shifted + 8 * UNIT * np.abs(rise)
-    # Slopes of ramps that meet mostly cancel, so the rounding of their sum is relative to their sizes.
+    # Slopes of ramps that meet mostly cancel, so the rounding of their sum is relative to their sizes. It counts beyond
+    # the last knot too, where the true sum of the slopes is zero.
     knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)
     tilts = np.concatenate([tilt, -tilt])
     changes = np.zeros(len(knots))
     sizes = np.zeros(len(knots))
     np.add.at(changes, place, tilts)
     np.add.at(sizes, place, np.abs(tilts))
-    summing = 8 * UNIT * float(sizes @ (knots[-1] - knots))
+    summing = 8 * UNIT * float(sizes @ (max(most, knots[-1]) - knots))
     changed = float(blur.sum()) + summing
     return Ramps(knots, changes, constant), changed * UP

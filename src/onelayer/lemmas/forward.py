@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,8 +54,11 @@ class Rounding:
 
 
 def sum_slack(count: int, size: float) -> float:
-    """What a float64 sum of ``count`` products, of sizes that add up to ``size``, may differ from the true one by."""
-    return 4 * (count + 2) * UNIT * size
+    """What a float64 sum of ``count`` products, of sizes that add up to ``size``, may differ from the true one by.
+
+    Each product, and each size, may also lose what lies below the normal range.
+    """
+    return 4 * (count + 2) * (UNIT * size + sys.float_info.min)
 
 
 def upper_bound(value: float) -> float:

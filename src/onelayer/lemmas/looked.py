@@ -79,7 +79,8 @@ def looked_up(
     bottom, top = reduce(_product_range, ranges)
     error = errors[0]
     if columns is not None:
-        sizes = [max(abs(low), abs(high)) for low, high in ranges]
+        # NumPy's maximum keeps a nan, which Python's may lose.
+        sizes = [float(np.maximum(abs(low), abs(high))) for low, high in ranges]
         error = _product_error(sizes, errors) + _deviation(values, along)
     size = float(np.abs(values).max())
     rounding = _executed(keys, size, spans, r)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,8 @@ class Ramps:
         reached = np.maximum(high - self.knots, 0.0)
         sizes = np.abs(self.changes) * reached
         size = abs(self.constant) + float(sizes.sum())
-        error = 8 * (len(self.knots) + 4) * UNIT * size
+        # Products below the normal range may be lost.
+        error = 8 * (len(self.knots) + 4) * (UNIT * size + sys.float_info.min)
         return points, values[:-1], slopes, error
 
     def __call__(self, s: Floats) -> Floats:
