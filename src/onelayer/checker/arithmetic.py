@@ -18,9 +18,12 @@ from typing import Any
 
 from flint import arb
 
+from onelayer.checker.outcome import Crowded
+
 ZERO = arb(0)
 UNIT_BALL = arb(0, 1)
 HALF_BALL = arb(0.5, 0.5)  # [0, 1]
+LONGEST = 2**18  # of one element: a product of two such takes minutes
 
 
 class Taylor:
@@ -69,7 +72,7 @@ class Taylor:
         if support == self.support:
             return self.c
         places = embedding(tuple(support.index(v) for v in self.support), len(support), self.degree)
-        wide = [ZERO] * count(len(support), self.degree)
+        wide = [ZERO] * room(len(support), self.degree)
         for value, place in zip(self.c, places, strict=True):
             wide[place] = value
         return wide
@@ -109,7 +112,7 @@ class Taylor:
         da = self.degree
         db = other.degree
         order = min(self.order, other.order)
-        out = [ZERO] * count(s, min(da + db, order))
+        out = [ZERO] * room(s, min(da + db, order))
         known = other.is_finite()  # zero times what is not known is not known either
         for x, row in zip(a, products(s, da, db, order), strict=True):
             if not (known and x.is_zero()):
@@ -193,9 +196,7 @@ class Taylor:
                 out += [ZERO] * (len(c) - len(out))
             for at, value in enumerate(c):
                 out[at] = out[at] + factor * value
-        if len(out) > 1:
-            return Taylor(support, out, order)
-        return constant(out[0], order)
+        return Taylor(support if len(out) > 1 else (), out, order)
 
     def slope(self, variable: int) -> arb:
         """A ball that holds the derivative by one variable on the whole box, coefficients being numbers."""
@@ -216,9 +217,7 @@ class Taylor:
         for value, (place, odd) in zip(self.c, places, strict=True):
             if not value.is_zero():
                 out[place] = out[place] + (-value if odd and not upper else value)
-        if support:
-            return Taylor(support, out, self.order)
-        return constant(out[0], self.order)
+        return Taylor(support, out, self.order)
 
 
 def constant(value: arb, order: int) -> Taylor:
@@ -276,6 +275,7 @@ def union(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 @cache
 def monomials(s: int, degree: int) -> tuple[tuple[int, ...], ...]:
     """Exponents of all monomials in s variables up to ``degree``; a lower degree is a prefix."""
+    room(s, degree)
     found = []
     for d in range(degree + 1):
         for chosen in combinations_with_replacement(range(s), d):
@@ -291,7 +291,15 @@ def _places(s: int, degree: int) -> dict[tuple[int, ...], int]:
 @cache
 def count(s: int, degree: int) -> int:
     """Number of monomials in s variables up to a degree."""
-    return len(monomials(s, degree))
+    return comb(s + degree, degree)
+
+
+@cache
+def room(s: int, degree: int) -> int:
+    """The same for a list of coefficients that is made; Crowded where it would fill the memory."""
+    if count(s, degree) > LONGEST:
+        raise Crowded(f"{count(s, degree):,} coefficients of a function of {s} variables are more than can be enclosed")
+    return count(s, degree)
 
 
 @cache

@@ -16,9 +16,9 @@ from onelayer.checker.arithmetic import (
     Taylor,
     combination,
     constant,
-    count,
     degree_of,
     outer_places,
+    room,
     union,
 )
 from onelayer.checker.functions import apply
@@ -286,7 +286,7 @@ def contract(weights: Sequence[Taylor], items: Sequence[Taylor], order: int) -> 
     places = outer_places(*where, da, db, order)
     # One row per coefficient of a weight, all items side by side.
     product = (rows.transpose() * arb_mat(len(weights), step * width, columns.entries())).tolist()
-    length = count(len(support), min(order, da + db))
+    length = room(len(support), min(order, da + db))
     found = []
     for j in range(step):
         values = [value for row in product for value in row[j * width : (j + 1) * width]]

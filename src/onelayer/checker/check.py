@@ -19,6 +19,7 @@ from onelayer.checker.argued import argument_of, recheck
 from onelayer.checker.asked import need_arguments
 from onelayer.checker.boxes import Evaluated
 from onelayer.checker.cover import leaves, random_order, shares
+from onelayer.checker.deadline import watched
 from onelayer.checker.foreign import known_at, prepared
 from onelayer.checker.formats import BY_TAG, REAL, is_point
 from onelayer.checker.layer import Layer
@@ -115,7 +116,7 @@ def check(
     proof = read_proof(folder)
     stored = read_any(folder)
     verdict = ACCEPTED
-    with observing(observer, limit) as watching, precise():
+    with observing(observer, limit) as watching, watched(watching), precise():
         checking = _Check(proof, stored, np.random.default_rng(seed), watching, jobs)
         try:
             checking.run(f)

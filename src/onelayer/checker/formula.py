@@ -8,6 +8,7 @@ from typing import TypeVar
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
+from onelayer.checker.deadline import need_time
 from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import bounded, node_intervals
 from onelayer.checker.operations import CONSTANTS, needed, operation
@@ -26,6 +27,7 @@ def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor
     defined: list[bool] = []
     bounds, surely = node_intervals(formula, [item.ends() for item in x])
     for at, node in enumerate(formula.nodes):
+        need_time()
         inside = bounds[node.args[-1]] if node.args else None
         value = node_value(node, _at(values, node), x, kinks, inside)
         values.append(_narrowed(value, bounds[at], surely[at]))

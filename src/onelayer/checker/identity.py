@@ -16,6 +16,7 @@ from math import isqrt
 
 from flint import arb
 
+from onelayer.checker.deadline import need_time
 from onelayer.checker.functions import FUNCTIONS
 from onelayer.checker.intervals import image
 from onelayer.checker.kinks import Expansion, Maxima, Powers, choices, minus, plus, scale, text
@@ -72,6 +73,7 @@ class Algebra:
         if variables is None:
             chosen = choices(formula, len(self.maxima.corners))
         for node, values in zip(formula.nodes, chosen, strict=True):
+            need_time()
             if variables is not None and node.op == "var":
                 done.append(variables[int(node.value)])
             elif values is not None and node.op != "var":
@@ -151,6 +153,7 @@ class Algebra:
             raise Rejected("an expansion has too many terms")
         total: Expansion = {}
         for p, c in a.items():
+            need_time()
             for q, d in b.items():
                 total = plus(total, scale(self._joined(p, q), c * d))
         return total

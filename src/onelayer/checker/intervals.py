@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from flint import arb
 
+from onelayer.checker.deadline import need_time
 from onelayer.checker.functions import Ends
 from onelayer.checker.operations import CONSTANTS, NOWHERE, OPERATIONS, needed, operation
 from onelayer.checker.triangles import squared_sides
@@ -24,6 +25,7 @@ def node_intervals(formula: Formula, x: Sequence[Ends]) -> tuple[list[Ends], lis
     defined: list[bool] = []
     sides = squared_sides(formula)
     for at, node in enumerate(formula.nodes):
+        need_time()
         args = [values[arg] for arg in node.args]
         known = _narrower(node_interval(node, args, x), _less_its_square(formula, node, values))
         least = _least_side(*(values[leg] for leg in sides[at])) if at in sides else None

@@ -16,6 +16,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO
 from onelayer.checker.attention import Matrix
+from onelayer.checker.deadline import need_time
 from onelayer.checker.rounding import Execution
 from onelayer.checker.univariate import Average, distance, range_of
 from onelayer.checker.weights import Array
@@ -96,6 +97,7 @@ def _deviation(values: Array, along: Sequence[Sequence[float]]) -> arb:
     """The largest distance of a value to the product of its numbers."""
     worst = ZERO
     for place in itertools.product(*(range(len(column)) for column in along)):
+        need_time()
         product = arb(1)
         for column, m in zip(along, place, strict=True):
             product = product * arb(column[m])

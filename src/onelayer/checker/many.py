@@ -15,17 +15,23 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from onelayer.checker.arithmetic import Taylor, constant, count, degree_of, embedding, even_monomials, products, union
+from onelayer.checker.arithmetic import (
+    Taylor,
+    constant,
+    count,
+    degree_of,
+    embedding,
+    even_monomials,
+    products,
+    room,
+    union,
+)
 from onelayer.checker.expansions import Expansion, Places
+from onelayer.checker.outcome import Crowded
 from onelayer.checker.spans import MOST_TERMS, SLACK, UNIT, Floats, Span, above, as_floats
-from onelayer.errors import OnelayerError
 
 EXTRA = 4  # further powers of functions of one variable
 Ends = tuple[Any, Any]
-
-
-class Crowded(OnelayerError):
-    """More coefficients than the count of roundings covers: a case for balls."""
 
 
 class Many(Taylor):
@@ -72,7 +78,7 @@ class Many(Taylor):
         if support == self.support and degree == self.degree:
             return self.p
         places = embedding(tuple(support.index(v) for v in self.support), len(support), self.degree)
-        found = np.zeros((count(len(support), degree), self.p.shape[1]))
+        found = np.zeros((room(len(support), degree), self.p.shape[1]))
         found[list(places)] = self.p
         return found
 
@@ -199,7 +205,7 @@ class Many(Taylor):
         for _, term in terms:
             support = union(support, term.support)
             degree = max(degree, term.degree)
-        p = np.zeros((count(len(support), degree), width))
+        p = np.zeros((room(len(support), degree), width))
         rest = np.zeros(width)
         norm = np.zeros(width)
         for factor, term in [*terms, (arb(1), constant(offset, order))]:
@@ -320,7 +326,7 @@ def _product(a: Floats, b: Floats, s: int, order: int) -> tuple[Floats, int]:
     da = degree_of(s, len(a))
     db = degree_of(s, len(b))
     places, terms = _rows(s, da, db, order)
-    out = np.zeros((count(s, min(da + db, order)), max(a.shape[1], b.shape[1])))
+    out = np.zeros((room(s, min(da + db, order)), max(a.shape[1], b.shape[1])))
     for x, row in zip(a, places, strict=True):
         # A row of zeros adds nothing; a NaN counts as something.
         if x.any():

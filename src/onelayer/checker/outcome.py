@@ -9,5 +9,9 @@ class Rejected(OnelayerError):
     """A claim that does not hold, or has no proof in these files; the message is one line."""
 
 
+class Crowded(Rejected):
+    """More coefficients than an arithmetic takes: floats have a limit, then balls; a lower order may do with fewer."""
+
+
 class NotConfirmed(OnelayerError):
     """A claim that could be neither re-proved nor contradicted; the message is one line."""
