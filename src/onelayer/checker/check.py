@@ -116,7 +116,7 @@ def check(
     proof = read_proof(folder)
     stored = read_any(folder)
     verdict = ACCEPTED
-    with observing(observer, limit) as watching, watched(watching), precise():
+    with observing(observer, limit) as watching, precise():
         checking = _Check(proof, stored, np.random.default_rng(seed), watching, jobs)
         try:
             checking.run(f)
@@ -185,7 +185,8 @@ class _Check:
             return
         if self.proof.tree is None:
             raise Rejected("the proof has no boxes")
-        self._boxes(objective, formula, *leaves(self.proof))
+        with watched(self.observer):
+            self._boxes(objective, formula, *leaves(self.proof))
 
     def _layer(self, stored: Stored, f: str | Formula | None) -> None:
         record = self.record
@@ -204,7 +205,9 @@ class _Check:
         if record.arithmetic != REAL:
             points = trial_points(self.proof, stored, argument, formula, self.rng)
             contradiction(record, stored, values, points)
-        self._upper(stored, formula, argument, boxes)
+        # What is known at points is said however little time there is.
+        with watched(self.observer):
+            self._upper(stored, formula, argument, boxes)
 
     def _upper(
         self, stored: Stored, formula: Formula | None, argument: Argument | None, boxes: tuple[Array, Array] | None
