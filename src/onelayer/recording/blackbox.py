@@ -56,8 +56,7 @@ class BlackBox:
                 raise OnelayerError(f"a black box needs a function, got {type(given).__name__}")
         # Without a declaration values say nothing between the points.
         _check_declared(lipschitz, gradient, curvature)
-        known = isinstance(structure, str) and structure in STRUCTURES
-        if structure is not None and (not known or gradient is not None):
+        if structure is not None and (gradient is not None or not _known(structure)):
             raise OnelayerError(
                 f"structure must be one of {', '.join(map(repr, STRUCTURES))}, beside lipschitz=; got {structure!r}"
             )
@@ -99,6 +98,11 @@ class BlackBox:
     def __call__(self, points: Any) -> Array:
         """Values at points (C, D), (C, *output_shape)."""
         return self._values(points)
+
+
+def _known(structure: Any) -> bool:
+    """Whether this is the name of a structure."""
+    return isinstance(structure, str) and structure in STRUCTURES
 
 
 def _check_declared(lipschitz: Any, gradient: Any, curvature: Any) -> None:
