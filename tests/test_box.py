@@ -63,3 +63,14 @@ def test_what_a_box_shows_of_itself_is_the_box() -> None:
     assert box.sides == ["[0.0, 6.283185307179586]", "[-1e-07, 2.5]"]
     assert repr(Box([[0.1]], [[math.pi]])) == "Box(shape=(1, 1), in [0.1, 3.141592653589793])"
     assert repr(Box({"v[m/s]": (0, 1 / 3)})) == "Box(v[m/s] in [0, 0.3333333333333333])"
+
+
+@pytest.mark.parametrize(
+    "bound", [2**53 + 1, np.array([2**53 + 1]), torch.tensor([2**53 + 1])], ids=["int", "numpy", "torch"]
+)
+def test_a_whole_number_that_would_be_rounded_is_no_bound(bound: object) -> None:
+    """Rounded to 2^53 it would leave a point of the domain out."""
+    upper = [bound] if isinstance(bound, int) else bound
+    with pytest.raises(OnelayerError, match="would be rounded"):
+        Box([0], upper)
+    assert Box([0], [2**53 + 2]).upper.tolist() == [2.0**53 + 2]

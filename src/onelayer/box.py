@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -239,7 +240,22 @@ def _float64(value: Bounds, name: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         shown = repr(value)[:60]
         raise OnelayerError(f"box {name} bounds must be numbers of one regular shape, got {shown}") from error
+    if not _whole_as_given(value):
+        raise OnelayerError(
+            f"box {name} bounds beyond 2^53 must be float64 numbers: {repr(value)[:60]} would be rounded"
+        )
     # Such a tensor has a shape and no numbers; to copy it would be an error of torch's own.
     if tensor.is_meta:
         raise OnelayerError(f"box {name} bounds are on the device 'meta', which holds no numbers; give them on the cpu")
     return tensor.detach().cpu().clone()
+
+
+def _whole_as_given(value: Any) -> bool:
+    """Whether float64 has the whole numbers in ``value``: rounded, a box would be another than the one asked for."""
+    # Floats are as given already, and there may be many of them.
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return True
+    if isinstance(value, Tensor):
+        value = [] if value.is_meta or value.is_floating_point() else value.tolist()
+    items = np.asarray(value, dtype=object).ravel().tolist()
+    return all(int(float(item)) == item for item in items if isinstance(item, Integral))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,3 +255,41 @@ def test_what_lies_between_rows_on_a_grid_is_said() -> None:
     scattered = memorize(np.array([[0.0, 0.1], [0.3, 0.9], [1.0, 0.5]]), np.array([0.5, 1.5, 2.5]))
     assert scattered.recall_report is not None
     assert scattered.recall_report.between is None
+
+
+@pytest.mark.parametrize("outputs", [[1.0, 2.0, 0.0], ["a", "b", "c"]], ids=["numbers", "labels"])
+def test_what_is_proved_of_a_table_is_printed_on_its_own_side(outputs: list[Any]) -> None:
+    report = memorize([[1.0], [2.0], [4.0]], outputs, recipe="softmax").recall_report
+    assert report is not None
+    said = str(report)
+    assert number_after("error <= ", said) >= report.error
+    assert number_after("Lipschitz constant ", said) >= report.lipschitz
+    if report.margin is not None:
+        assert number_after("margin ", said) <= report.margin
+
+
+def number_after(head: str, text: str) -> float:
+    return float(text.split(head)[1].split(",")[0])
+
+
+@pytest.mark.parametrize("labels", [["a\0", "a"], [1.5, "a"], [None, "a"]], ids=["zero character", "number", "none"])
+def test_labels_that_would_come_back_as_others_are_refused(labels: list[Any]) -> None:
+    with pytest.raises(OnelayerError, match="all text"):
+        memorize([[1.0], [2.0]], labels)
+
+
+def test_numbers_that_float64_has_not_are_refused() -> None:
+    near = np.longdouble(1) + np.finfo(np.longdouble).eps
+    if near == np.float64(near):
+        pytest.skip("long double is double here")
+    with pytest.raises(OnelayerError, match=r"X has numbers of .* that are no float64 numbers"):
+        memorize(np.array([[1.0], [near]], dtype=np.longdouble), [0.0, 0.0])
+    with pytest.raises(OnelayerError, match=r"Y has numbers of .* that are no float64 numbers"):
+        memorize([[1.0], [2.0]], np.array([1.0, near], dtype=np.longdouble))
+
+
+def test_a_row_that_is_no_number_has_no_label() -> None:
+    m = memorize([[1.0], [2.0]], ["a", "b"])
+    assert m.recall([[2.0], [1.0]]) == ["b", "a"]
+    with pytest.raises(OnelayerError, match="no label for row 2"):
+        m.recall([[1.0], [math.nan]])

@@ -26,6 +26,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Recall, from_text
 from onelayer.observer import Observer, observing
 from onelayer.proof.argued import argued_certificate, distance_at
+from onelayer.proof.certificate import outward
 from onelayer.proof.certify import chosen_device
 from onelayer.proof.files import ARGUMENT, TABLE
 from onelayer.recording.columns import Array
@@ -48,9 +49,9 @@ class RecallReport:
     ``stored_numbers`` counts keys, values, knots and coefficients; recalling arbitrary real outputs needs at least
     ``lower_bound`` of them. ``error`` is proved, ``measured`` was seen when every row was run through the layer, and
     ``recalled`` rows came back as their label, or within eps. ``margin`` is the proved distance of every recalled label
-    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i|, and nothing else is
-    promised: ``between`` is how far T was seen from linear interpolation at the middles of the cells, for numbers on a
-    full grid.
+    from the border to another one. Between the rows, |T(x) - T(y)| <= lipschitz max_i |x_i - y_i| in real arithmetic,
+    and nothing else is promised: ``between`` is how far T was seen from linear interpolation at the middles of the
+    cells, for numbers on a full grid.
     """
 
     rows: int
@@ -68,16 +69,16 @@ class RecallReport:
     between: float | None = None
 
     def __str__(self) -> str:
-        margin = "" if self.margin is None else f", margin {self.margin:.3g}"
+        # What was proved is rounded to its own side: a bound up, a margin down.
+        margin = "" if self.margin is None else f", margin {outward(self.margin, up=False)}"
         between = ""
         if self.between is not None:
-            seen = f"up to {self.between:.3g} from linear interpolation"
+            seen = f"up to {outward(self.between, up=True)} from linear interpolation"
             between = f"; between the rows {seen}: to be right there, approximate the table instead"
-        recalled = (
-            f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {self.error:.2e}{margin}"
-        )
+        error = outward(self.error, up=True)
+        recalled = f"{self.recalled:,} of {self.rows:,} rows recalled by {self.recipe}, error <= {error}{margin}"
         stored = f"{self.stored_numbers:,} numbers stored (at least {self.lower_bound:,} are needed)"
-        slope = f"Lipschitz constant {self.lipschitz:.2e}"
+        slope = f"Lipschitz constant {outward(self.lipschitz, up=True)}"
         return f"{recalled}, {stored}, {slope}, {self.seconds:.1f} s{between}"
 
 
@@ -95,13 +96,20 @@ class Memorization(Approximation):
 
 @pinned()
 def recall(result: Approximation, x: Any) -> Any:
-    """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels."""
+    """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels.
+
+    OnelayerError for a row at which T is no number, which no label is near.
+    """
     model = result.model
     points = torch.as_tensor(np.asarray(x), dtype=model.dtype, device=model.device)
     values = model(points)
     classes = labels(result)
     if classes is None:
         return values
+    known = torch.isfinite(values).flatten()
+    if not bool(known.all()):
+        first = int(known.int().argmin())
+        raise OnelayerError(f"no label for row {first + 1}: T is not a number there")
     # Between the rows T may be anything, also beyond the codes.
     codes = values.round().long().clamp(0, len(classes) - 1)
     return [classes[code] for code in codes.flatten().tolist()]
@@ -138,6 +146,7 @@ def memorize(
     recipe      "softmax" (one memory token per row), "relu" (one hidden unit per row), or None for the one that stores
                 fewer numbers and is proved
     names       of the inputs, as columns have them; those that cannot name a coordinate are left out
+    dtype       the format of the layer; X and Y are rounded to it first, and the rows are those numbers
     eps         None means 0.25 for labels and 1e-9 (float32: 1e-5) times the largest output otherwise
 
     When ``max_seconds`` or the ``observer`` end it, the layer is there with what is proved of it by then, if anything.

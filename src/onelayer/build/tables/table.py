@@ -72,9 +72,7 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
     if y.dtype.kind not in "f":
         if y.ndim != 1:
             raise OnelayerError(f"labels must be one per row, got shape {y.shape}")
-        names, codes = np.unique(y, return_inverse=True)
-        classes = tuple(names.tolist())
-        y = codes.astype(np.float64)
+        classes, y = _coded(y)
     for name, array in (("X", x), ("Y", y)):
         finite = np.isfinite(array.reshape(len(array), -1)).all(1)
         bad = np.flatnonzero(~finite)
@@ -84,6 +82,15 @@ def as_table(inputs: Any, outputs: Any) -> Rows:
     kept_inputs = np.ascontiguousarray(x[keep])
     kept_outputs = np.ascontiguousarray(y[keep], dtype=np.float64)
     return Rows(kept_inputs, kept_outputs, classes, len(x))
+
+
+def _coded(labels: NDArray[Any]) -> tuple[tuple[Any, ...], Array]:
+    """The labels there are, in order, and the place of each row's among them."""
+    try:
+        names, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise OnelayerError(f"labels must be of one kind, all text or all numbers: {error}") from error
+    return tuple(names.tolist()), codes.astype(np.float64)
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
@@ -97,9 +104,20 @@ def _array(values: Any, name: str) -> NDArray[Any]:
         raise OnelayerError(f"X must hold numbers, got {array.dtype}")
     if array.dtype.kind not in "fiubUO":
         raise OnelayerError(f"{name} must hold numbers or labels, got {array.dtype}")
-    if array.dtype.kind in "iu" and array.size and int(np.abs(array).max()) > MAX_EXACT:
-        raise OnelayerError(f"{name} has whole numbers beyond 2^53, which are no float64 numbers")
+    _need_as_given(values, array, name)
     return array
+
+
+def _need_as_given(values: Any, array: NDArray[Any], name: str) -> None:
+    """OnelayerError where what is memorised would be other numbers or labels than were given."""
+    kind = array.dtype.kind
+    # NumPy writes numbers as text beside text, and drops zeros at the end of it: labels would not come back as given.
+    if kind == "U" and isinstance(values, list | tuple) and array.tolist() != list(values):
+        raise OnelayerError(f"labels in {name} must be all text, without a zero character at its end")
+    if kind == "f" and array.dtype.itemsize > 8 and not np.array_equal(array.astype(np.float64), array, equal_nan=True):
+        raise OnelayerError(f"{name} has numbers of {array.dtype} that are no float64 numbers; round them first")
+    if kind in "iu" and array.size and int(np.abs(array).max()) > MAX_EXACT:
+        raise OnelayerError(f"{name} has whole numbers beyond 2^53, which are no float64 numbers")
 
 
 def _distinct(x: Array, y: NDArray[Any]) -> NDArray[np.int64]:
