@@ -229,6 +229,14 @@ def scaled(ex: Execution, made: Executed) -> None:
             within(v, r * Fraction(factor), bound)
 
 
+def selected(ex: Execution, made: Executed) -> None:
+    x, real, errors = made.vector(3)
+    factor = made.rng.choice([1.0, -0.5, 2.0**-20])
+    for v, r, error in zip(x * made.kind(factor), real, errors, strict=True):
+        passed, wanted = error * abs(factor), r * Fraction(factor)
+        within(v, wanted, ex.selected(passed, upward(abs(wanted)) + passed))
+
+
 def cast(ex: Execution, made: Executed) -> None:
     """Numbers of the format, numbers between them, and numbers beyond all of them or below all."""
     drawn = made.rng.uniform(-9, 9) * 10.0 ** made.rng.uniform(-300, 300)
@@ -315,6 +323,7 @@ def norm(ex: Execution, made: Executed) -> None:
 ROUNDINGS: dict[str, Callable[[Execution, Executed], None]] = {
     "affine": affine,
     "scaled": scaled,
+    "selected": selected,
     "cast": cast,
     "added": added,
     "summed": summed,
@@ -330,7 +339,7 @@ ROUNDINGS: dict[str, Callable[[Execution, Executed], None]] = {
 
 def test_every_rounding_bound_is_in_the_table() -> None:
     public = {name for name, value in vars(Execution).items() if callable(value) and not name.startswith("_")}
-    assert public - {"gamma", "fits"} == set(ROUNDINGS)
+    assert public - {"gamma", "fits", "need_sure", "safe"} == set(ROUNDINGS)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
