@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -68,7 +68,7 @@ NARROW = (
 WHOLE = "the weights are whole numbers of 8 bits times scales per channel; their products are exact in float32"
 ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
-    "enclosures; tested at {count:,} points{slow}"
+    "enclosures; tested at {count:,} points{slow} on device {device}, and assumed of other devices and libraries"
 )
 IN_EVAL_MODE = "T is the model in eval mode; it was given in training mode, in which it may compute something else"
 UNRECORDED = (
@@ -76,6 +76,13 @@ UNRECORDED = (
     "to {count:,} points"
 )
 LIPSCHITZ = "{statement} on the domain, {source}; f is taken as its code evaluates it"
+
+
+class Tested(NamedTuple):
+    """At how many points what a proof assumes of T was tested, and where; none when time ended before."""
+
+    points: int = 0
+    device: str = "cpu"
 
 
 def _method(target: Target) -> str:
@@ -132,7 +139,7 @@ def certify(
     _check(eps, gap, order, max_boxes, max_seconds, jobs, box)
     # A fraction or a large integer is no float: what is proved is the next one below, which is as much or more.
     eps, gap, max_seconds = map(_as_float, (eps, gap, max_seconds))
-    tested = 0
+    tested = Tested()
     # Until a search has an outcome nothing is known: whatever ends this call early leaves a true certificate.
     outcome = nothing_known(box)
     prepare()
@@ -152,7 +159,7 @@ def certify(
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             read = read_by(target)
             error = error_function(held.model, target, box, dtype, place, watch)
-            tested = examine(error)
+            tested = Tested(examine(error), place.type)
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)
                 _keep(search, held.model, resume if checkpoint is None else checkpoint, resume, order)
@@ -194,7 +201,7 @@ def _keep(search: Search, model: Any, checkpoint: Any, resume: Any, order: int |
         search.resume(unpacked(as_path(resume), search.checkpoint.problem))
 
 
-def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: int) -> list[str]:
+def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: Tested) -> list[str]:
     """What a certificate takes for granted, in sentences."""
     found = []
     if dtype is not None:
@@ -209,14 +216,14 @@ def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: 
     return found
 
 
-def _assumed_of_code(model: Any, tested: int) -> list[str]:
+def _assumed_of_code(model: Any, tested: Tested) -> list[str]:
     """What is taken for granted of the model itself; of foreign code, what was only tested."""
     found = []
     if isinstance(model, OneLayerTransformer) and model.int8:
         found.append(WHOLE)
     if not says_all(model):
-        slow = "" if tested >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
-        found.append(ALIKE.format(count=tested, slow=slow))
+        slow = "" if tested.points >= POINTS // 2 else ", fewer than usual because it is slow or the box is small"
+        found.append(ALIKE.format(count=tested.points, slow=slow, device=tested.device))
     if has_modes(model):
         found.append(IN_EVAL_MODE)
     return found
@@ -229,7 +236,7 @@ def _certificate(
     box: Box,
     eps: float | None,
     dtype: torch.dtype | None,
-    tested: int,
+    tested: Tested,
     seconds: float,
 ) -> Certificate:
     assumptions = _assumptions(held.model, target, dtype, tested)
