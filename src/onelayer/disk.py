@@ -59,15 +59,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
     Opening does not wait: a pipe without a writer is recognised as one.
     """
     try:
-        # Twice: some systems have no flag against links, and what lies there may change between the two calls.
-        _need_regular(path, os.lstat(path))
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:
-            status = os.fstat(file.fileno())
-            _need_regular(path, status)
-            # One byte more than it has shows a file that grew; room for the whole limit is taken for such a one alone.
-            data = file.read(status.st_size + 1) if status.st_size <= limit else None
-            if data is not None and len(data) > status.st_size:
-                data += file.read(limit + 1 - len(data))
+        data = _read(path, limit)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except FileError:
@@ -78,6 +70,22 @@ def read_bounded(path: Path, limit: int) -> bytes:
     if data is None or len(data) > limit:
         raise FileError(f"{path} is larger than the limit of {limit:,} bytes")
     return data
+
+
+def _read(path: Path, limit: int) -> bytes | None:
+    """The bytes of a regular file, one more than ``limit`` if it grew beyond that; None of one that is larger."""
+    # Twice: some systems have no flag against links, and what lies there may change between the two calls.
+    _need_regular(path, os.lstat(path))
+    with os.fdopen(os.open(path, _OPEN), "rb") as file:
+        status = os.fstat(file.fileno())
+        _need_regular(path, status)
+        if status.st_size > limit:
+            return None
+        # One byte more than it has shows a file that grew; room for the whole limit is taken for such a one alone.
+        data = file.read(status.st_size + 1)
+        if len(data) > status.st_size:
+            data += file.read(limit + 1 - len(data))
+        return data
 
 
 def _need_regular(path: Path, status: os.stat_result) -> None:
