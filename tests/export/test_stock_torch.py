@@ -114,3 +114,18 @@ def test_exported_folder_needs_torch_alone(plane, tmp_path, approximation) -> No
     )
     assert abs(float(done.stdout) - float(approximation.model(torch.tensor([1.0, 2.0]).double()))) <= 1e-9
     assert isinstance(to_torch(approximation), StockLayer)
+
+
+def test_a_head_without_memory_hears_the_sequence_alone_however_low_its_logits() -> None:
+    """Logits of a million below zero, beside a head with memory tokens that it must not hear."""
+    memory = PlainMemory(torch.ones(2, 1).double(), torch.ones(2, 1).double())
+    model = OneLayerTransformer.tokens((2,), (2,), d_model=2, heads=2, d_k=1, d_v=1, memory=[memory, None])
+    query = torch.tensor([[0.0, 0.0], [0.0, 0.0]]).double()
+    model.set_weights({"W_Q": query, "b_Q": torch.tensor([1.0, -1e6]).double(), "b_K": torch.ones(2).double()})
+    model.set_weights({"W_K": torch.zeros(2, 2).double()})
+    model.requires_grad_(False)
+    x = torch.tensor([[0.3, -0.7], [1.0, 2.0]], dtype=torch.float64)
+    for dtype in (torch.float64, torch.float32):
+        own = model.to(dtype)
+        parts = to_torch(own, norm="none")
+        assert torch.allclose(parts(x.to(dtype)), own(x.to(dtype)), rtol=0, atol=1e-6)

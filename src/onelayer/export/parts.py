@@ -14,7 +14,8 @@ from onelayer.layer.config import Config
 from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 from onelayer.source import plain_heads
 
-OFF = -1e5  # a logit whose exponential is zero in float32 too
+# A logit below all others, of a head that hears no memory; far from the largest float32, so that scales fit before it.
+OFF = -1e30
 
 
 class LayerOfParts(nn.Module):
