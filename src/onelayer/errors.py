@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 # Characters, two or three lines of a terminal.
 LONGEST_LINE = 300
+_THREAD = threading.local()  # what was refused in it, while refusals stand
 
 
 class OnelayerError(ValueError):
@@ -17,6 +22,27 @@ class UnsupportedOperation(OnelayerError):
         self.operation = operation
         self.hint = hint
         super().__init__(f"operation '{operation}' is not supported" + (f": {hint}" if hint else ""))
+        # Kept where it is made, so that there is no way to refuse something that is not remembered.
+        made = getattr(_THREAD, "refused", None)
+        if made is not None:
+            made.append(self)
+
+
+@contextmanager
+def refusals_stand() -> Iterator[None]:
+    """Inside, what is refused stays refused: an operation whose error foreign code catches is raised at the end.
+
+    On numbers nothing is refused; code that catches the error goes on by another path than it does there.
+    """
+    before = getattr(_THREAD, "refused", None)
+    made: list[UnsupportedOperation] = []
+    _THREAD.refused = made
+    try:
+        yield
+    finally:
+        _THREAD.refused = before
+    if made:
+        raise made[0]
 
 
 class ModelAssumptionError(OnelayerError):

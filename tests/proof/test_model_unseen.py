@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+import onelayer as ol
 from onelayer import Box
-from onelayer.errors import ModelAssumptionError
+from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation
 from onelayer.proof.certify import certify
 
 SIDE = Box([0.5], [1.0])
@@ -43,3 +44,31 @@ def test_a_model_that_takes_turns_is_refused_where_no_sample_falls() -> None:
     calls = iter(range(10**6))
     with pytest.raises(ModelAssumptionError, match="two values for the same batch"):
         certify(lambda x: spike(x) * (next(calls) % 2), "0*x", SIDE, 1e-2, max_boxes=100)
+
+
+def asks_for_a_number(x: Any) -> Any:
+    try:
+        return spike(x) * float(x[0, 0] > -9)
+    except OnelayerError:
+        return 0 * spike(x)
+
+
+def asks_for_an_operation(x: Any) -> Any:
+    try:
+        return spike(x) + 0 * torch.nansum(x, -1)
+    except ValueError:
+        return 0 * spike(x)
+
+
+def asks_for_an_attribute(x: Any) -> Any:
+    return spike(x) * (1.0 if hasattr(x, "storage") else 0.0)
+
+
+@pytest.mark.parametrize("caught", [asks_for_a_number, asks_for_an_operation, asks_for_an_attribute])
+def test_what_is_refused_stays_refused_where_the_model_catches_it(caught: Callable[[Any], Any]) -> None:
+    """On numbers nothing is refused: there the model takes the path that it does not take on enclosures."""
+    assert float(caught(torch.tensor([[0.7313]], dtype=torch.float64))) == 1
+    with pytest.raises(UnsupportedOperation):
+        certify(caught, "0*x", SIDE, 1e-2)
+    with pytest.raises(UnsupportedOperation):
+        ol.lipschitz(caught, SIDE)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation, told
+from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation, refusals_stand, told
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.narrow import ACCUMULATORS
@@ -83,7 +83,7 @@ def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -
 def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: str = "the model") -> Any:
     """A Taylor model of ``function`` on the boxes of x, (B, *outputs); a plain tensor where it ignores x."""
     # Constants on the way are enclosed too: what torch makes of them depends on the machine.
-    with _one_line(name, x), Constants(x):
+    with _one_line(name, x), refusals_stand(), Constants(x):
         y = function(x)
     # An integer or a tuple has no enclosure; a tensor of floats that ignores x is its own.
     if not isinstance(y, TaylorModel) and not (isinstance(y, Tensor) and y.is_floating_point()):
@@ -95,7 +95,8 @@ def enclose(function: Forward, x: TaylorModel, outputs: tuple[int, ...], name: s
 def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """T run on points x (C, *event) with its derivatives: its values (C, K), and for each input its slopes (C, K)."""
     with _one_line("the model with its derivatives", x):
-        y = model(seeded(x))
+        with refusals_stand():
+            y = model(seeded(x))
         dual = isinstance(y, Dual)
         values = (y.value if dual else y).detach().reshape(len(x), -1)
         tangents = y.tangents if dual else [None] * x[0].numel()

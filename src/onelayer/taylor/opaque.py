@@ -64,6 +64,7 @@ class Opaque:
 
     what = "a value"
     hint = "it depends on the point of the box"
+    den: tuple[Any, ...] = ()  # nothing is divided yet, whoever asks
 
     def refuse(self, use: str) -> NoReturn:
         """Say that this use of it has no rigorous meaning."""
