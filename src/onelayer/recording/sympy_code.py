@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial, reduce
 from typing import Any
 
@@ -23,6 +26,7 @@ _NAMES = {
     "loggamma": "lgamma",
 }
 _LARGEST = 2**53  # integers beyond are not all floats
+_FARTHEST = 2000  # exponents of two of a number that may be a float64
 
 
 def is_sympy(f: Any) -> bool:
@@ -42,6 +46,14 @@ def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
     Symbols are the names of the box, x1 ... xD, the arguments of a Lambda in their order, or D symbols in alphabetical
     order.
     """
+    try:
+        return _read(expression, dim, names)
+    # SymPy walks trees by recursion, and so does the reader.
+    except RecursionError:
+        raise FormulaError("the expression is nested too deeply; write it with fewer calls in one another") from None
+
+
+def _read(expression: Any, dim: int, names: Sequence[str]) -> Formula:
     sympy = sys.modules["sympy"]
     arguments: list[str] = []
     if isinstance(expression, sympy.Lambda):
@@ -49,11 +61,20 @@ def from_sympy(expression: Any, dim: int, names: Sequence[str] = ()) -> Formula:
         expression = expression.expr
     several = isinstance(expression, list | tuple | sympy.MatrixBase | sympy.Tuple)
     outputs = [sympy.sympify(item) for item in expression] if several else [expression]
-    symbols = sorted({str(symbol) for item in outputs for symbol in item.free_symbols})
-    reader = _SympyReader(_places(symbols, arguments, dim, names))
+    reader = _SympyReader(_places(_symbols(outputs), arguments, dim, names))
     nodes = [reader.number(item) for item in outputs]
     shape = (len(nodes),) if several else ()
     return Formula.build(reader.tape.nodes, nodes, (dim,), shape)
+
+
+def _symbols(outputs: Sequence[Any]) -> list[str]:
+    """The names of all symbols, in the order of the alphabet."""
+    found = {symbol for item in outputs for symbol in item.free_symbols}
+    symbols = sorted({str(symbol) for symbol in found})
+    # Symbol("x") and Symbol("x", positive=True) are two to SymPy.
+    if len(symbols) < len(found):
+        raise FormulaError(f"two symbols of the expression have one name among {', '.join(symbols)}; use one symbol")
+    return symbols
 
 
 def _places(symbols: Sequence[str], arguments: Sequence[str], dim: int, names: Sequence[str]) -> dict[str, int]:
@@ -62,10 +83,30 @@ def _places(symbols: Sequence[str], arguments: Sequence[str], dim: int, names: S
     for known in (names, [f"x{at + 1}" for at in range(dim)]):
         if set(symbols) <= set(known):
             return {name: at for at, name in enumerate(known)}
-    for ordered in (arguments, symbols):
-        if len(ordered) == dim:
-            return {name: at for at, name in enumerate(ordered)}
+    if len(arguments) == dim:
+        return {name: at for at, name in enumerate(arguments)}
+    if len(symbols) == dim:
+        # a10 comes before a2 in the alphabet, and B before a: what was meant is not known.
+        if symbols != sorted(symbols, key=_as_people_sort):
+            raise FormulaError(f"the order of {', '.join(symbols)} is not clear; name the coordinates of the box so")
+        return {name: at for at, name in enumerate(symbols)}
     raise FormulaError(f"the expression has the symbols {', '.join(symbols)}; name the coordinates of the box so")
+
+
+def _is_exactly(item: Any, value: float) -> bool:
+    """Whether a Float of SymPy, (-1)**sign * mantissa * 2**exponent, is this float."""
+    sign, mantissa, exponent, _ = item._mpf_
+    # Of so small an exponent the power would be a number of millions of digits; no float64 is so small.
+    if abs(int(exponent)) > _FARTHEST:
+        return False
+    exact = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    return (-exact if sign else exact) == Fraction(value)
+
+
+def _as_people_sort(name: str) -> list[tuple[str, int]]:
+    """Numbers in a name by their size, letters whatever their case."""
+    parts = re.findall(r"([^0-9]*)([0-9]*)", name.casefold())
+    return [(letters, int(digits or -1)) for letters, digits in parts]
 
 
 class _SympyReader:
@@ -93,6 +134,9 @@ class _SympyReader:
             return self._pieces(args)
         if kind == "Heaviside":
             return self._step(*args)
+        # A class of the user's own may mean anything by its name; an undefined function has none but that.
+        if not (getattr(type(item), "__module__", None) or "sympy").startswith("sympy"):
+            raise UnsupportedOperation(f"the class {kind}", "write it with functions of SymPy")
         return self._function(_NAMES.get(kind, kind), args)
 
     def _function(self, name: str, args: Sequence[Any]) -> int:
@@ -116,7 +160,11 @@ class _SympyReader:
                 return top
             bottom = self.tape.number(float(int(item.q)))
             return self.tape.add("div", top, bottom)
-        return self.tape.number(float(item))
+        value = float(item)
+        # Of more digits than a float64 it is another number, as an integer beyond 2^53 is.
+        if math.isfinite(value) and not _is_exactly(item, value):
+            raise FormulaError(f"the number {str(item)[:40]} is no float64; write sympy.Float({value!r}) or a quotient")
+        return self.tape.number(value)
 
     def _pieces(self, pieces: Sequence[Any]) -> int:
         """The first whose condition holds; the last one must hold everywhere."""
