@@ -74,3 +74,16 @@ def test_a_whole_number_that_would_be_rounded_is_no_bound(bound: object) -> None
     with pytest.raises(OnelayerError, match="would be rounded"):
         Box([0], upper)
     assert Box([0], [2**53 + 2]).upper.tolist() == [2.0**53 + 2]
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, 2 * math.pi), (-1 / 3, 1 / 3), (1e-7, 1.00000049), (1 / 3, 1 / 3), (0.0, 5e-324)]
+)
+def test_a_printed_domain_holds_no_point_that_the_box_does_not(ends: tuple[float, float]) -> None:
+    from onelayer.pictures.written import written_domain
+
+    low, high = ends
+    box = Box([low], [high])
+    for text in (repr(box), written_domain(box)):
+        a, b = (float(part) for part in text[text.index("[") + 1 : text.index("]")].split(","))
+        assert low <= a <= b <= high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +14,8 @@ from matplotlib.figure import Figure
 
 import onelayer as ol
 from onelayer.card import card
+from onelayer.cli.console import run
+from onelayer.cli.options import app
 from onelayer.errors import OnelayerError
 from onelayer.pictures.live_page import live_data
 
@@ -116,6 +119,27 @@ def test_a_result_whose_slopes_are_not_proved_is_not_called_reached() -> None:
     assert not b.outcome().startswith("reached: ")
     assert slopes.sentence in b.outcome()
     assert f"slopes, {slopes.status}" in Balanced(b._repr_html_()).text
+
+
+def test_a_value_on_the_command_line_has_the_status_of_its_bound(
+    made: ol.Approximation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = replace(made.certificate, status="undecided", eps=1e-9, resisted=None, lower=0.0, witness=None)
+    replace(made, certificate=failed).save(tmp_path / "a")
+    assert run(app, ["eval", str(tmp_path / "a"), "0.5", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["status"], shown["arithmetic"]) == ("undecided", "float64 execution")
+    assert shown["claim"] == failed.sentence
+
+
+def test_a_claim_about_another_function_is_not_put_beside_slopes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = ol.approximate("sin(x)", ol.Box([0], [1]), 1e-2, gradient_eps=0.1)
+    a.save(tmp_path / "a")
+    assert run(app, ["certify", str(tmp_path / "a"), "x", "--save"]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert ol.load(tmp_path / "a").gradient is not None
 
 
 def test_a_card_says_which_arithmetic_is_proved(made: ol.Approximation) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING as UP
+from decimal import ROUND_FLOOR as DOWN
+from decimal import Context
 from numbers import Integral
 from typing import Any
 
@@ -187,6 +190,17 @@ def as_box(domain: Domain) -> Box:
     if two and all(np.ndim(end) == 0 for end in domain):
         return Box([domain])
     return Box(domain)
+
+
+def inward(low: float, high: float, digits: int) -> str:
+    """An interval with so many digits, rounded inward: a claim on a domain says nothing of points beyond its ends.
+
+    All digits where the interval is too narrow for fewer.
+    """
+    above, below = (Context(digits, rounding).create_decimal(end) for end, rounding in ((low, UP), (high, DOWN)))
+    if above > below:
+        return f"[{low!r}, {high!r}]"
+    return f"[{float(above):.{digits}g}, {float(below):.{digits}g}]"
 
 
 def _written_out(

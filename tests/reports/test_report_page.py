@@ -16,6 +16,7 @@ import onelayer as ol
 from onelayer.cli.console import run
 from onelayer.cli.options import app
 from onelayer.errors import OnelayerError
+from onelayer.report import page as page_room
 from onelayer.report import printing, words
 from onelayer.report.page import write_report
 from onelayer.result import Approximation
@@ -144,3 +145,19 @@ def test_no_browser_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(printing, "BROWSERS", ())
     with pytest.raises(OnelayerError, match="needs Chromium"):
         printing.print_page("<p>", tmp_path / "r.pdf")
+
+
+def test_a_folder_that_changes_while_it_is_reported_has_no_report(
+    made: Approximation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made.save(tmp_path / "a")
+    honest = page_room.check
+
+    def changing(*given: Any, **options: Any) -> Any:
+        (folder / "function.txt").write_text("sin(4*x)")
+        return honest(made.save(tmp_path / "b"), **options)
+
+    monkeypatch.setattr(page_room, "check", changing)
+    with pytest.raises(OnelayerError, match="was changed while"):
+        write_report(folder, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()

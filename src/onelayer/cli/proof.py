@@ -54,6 +54,7 @@ def certify_command(
     with attended() as observer, connected(cluster) as executor:
         saved = opened(model, domain, architecture)
         target = function_of(formula, saved)
+        _need_no_slopes(model, formula, save=save)
         beside = checkpoint or Path(f"{os.path.normpath(model)}.checkpoint")
         state = checkpoint
         if _resumable(saved.model, target, device):
@@ -83,6 +84,16 @@ def certify_command(
         return report(ol.Approximation(saved.model, certificate, target), as_json, observer, kept, **extra)
     show(str(certificate), json.loads(certificate.to_json()) | extra, as_json=as_json)
     return concluded(_status(proved=certificate.proved), observer, kept)
+
+
+def _need_no_slopes(folder: Path, formula: str | None, *, save: bool) -> None:
+    """Refuse a claim about another function where slopes of the old one are claimed: nothing would read the two."""
+    from onelayer.result import GRADIENT
+
+    if save and formula is not None and (folder / GRADIENT).is_dir():
+        raise ol.OnelayerError(
+            f"{folder} claims slopes of its own function too; keep the new claim elsewhere with --out"
+        )
 
 
 def _status(*, proved: bool) -> int:

@@ -64,7 +64,11 @@ def eval_command(
     for row in rows:
         warning = "" if row["in_domain"] else "  (outside the certified domain)"
         lines.append(f"{row.get('label', row['value'])}{warning}")
-    show("\n".join(lines), {"points": rows, "upper": result.certificate.upper}, as_json=as_json)
+    # The bound never stands without its status and what it rests on.
+    proof = result.certificate
+    data = {"points": rows, "upper": proof.upper, "status": proof.status, "claim": proof.sentence}
+    data["arithmetic"] = proof.arithmetic
+    show("\n".join(lines), data, as_json=as_json)
     return SUCCESS
 
 

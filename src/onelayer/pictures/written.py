@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onelayer.box import Box
+from onelayer.box import Box, inward
 from onelayer.recording.target import Target
 
 MOST_SIDES = 6  # intervals that are written out
@@ -34,7 +34,7 @@ def written_domain(box: Box) -> str:
     lows = box.lower.flatten().tolist()
     highs = box.upper.flatten().tolist()
     sides = list(zip(lows, highs, strict=True))
-    written = [f"[{low:.4g}, {high:.4g}]" for low, high in sides]
+    written = [inward(low, high, 4) for low, high in sides]
     # By the numbers, not by their texts: two sides that differ in the fifth digit are not alike.
     if not box.names and len(set(sides)) == 1:
         power = f"^{len(sides)}" if len(sides) > 1 else ""

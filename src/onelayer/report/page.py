@@ -13,7 +13,7 @@ from pathlib import Path
 from onelayer import __version__
 from onelayer.checker.check import check
 from onelayer.disk import replace_file
-from onelayer.errors import OnelayerError
+from onelayer.errors import FileError, OnelayerError
 from onelayer.names import without_unit
 from onelayer.network.file import is_network
 from onelayer.observer import Observer
@@ -48,8 +48,12 @@ def write_report(
         with tempfile.TemporaryDirectory(prefix="onelayer-") as place:
             page = _page(_subject(a, a.save(Path(place) / "result"), units or {}, max_seconds, observer), title)
     else:
+        before = sections.digests(Path(a))
         known = load_claim(a) if is_network(a) else load(a)
         page = _page(_subject(known, Path(a), units or {}, max_seconds, observer), title)
+        # Loaded, checked and hashed one after the other: a page speaks of files that stayed what they were.
+        if sections.digests(Path(a)) != before:
+            raise FileError(f"{a} was changed while its report was written; write it again")
     if target.suffix.lower() == ".pdf":
         return print_page(page, target)
     replace_file(target, page.encode())

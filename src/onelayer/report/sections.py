@@ -180,9 +180,7 @@ def identity(subject: Subject) -> str:
     """Hashes of the files and versions of the programs."""
     proof = subject.result.certificate
     rows = [("weights and shape", f"sha256 {proof.weights_sha256}")]
-    for file in sorted(subject.folder.iterdir()):
-        if file.is_file() and file.suffix in PROOF_FILES:
-            rows.append((f"sha256 of {file.name}", hashlib.sha256(file.read_bytes()).hexdigest()))
+    rows += [(f"sha256 of {name}", digest) for name, digest in digests(subject.folder).items()]
     libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     machine = f"{platform.system()} {platform.machine()}"
     rows += [
@@ -191,6 +189,16 @@ def identity(subject: Subject) -> str:
         ("on", f"Python {platform.python_version()}, {machine}"),
     ]
     return f"<h2>Identity and versions</h2>{_facts(rows)}"
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """sha256 of the files in a folder that a proof consists of, by their names; none of what is no folder."""
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.is_file() and file.suffix in PROOF_FILES
+    }
 
 
 def again() -> str:

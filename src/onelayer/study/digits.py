@@ -191,7 +191,7 @@ def findings(rows: Rows) -> list[str]:
     best_first = sorted(both, key=lambda row: row["numpy_loss"])
     order = ", ".join(f"{row['optimiser']} {row['numpy_loss']:.3g}" for row in best_first)
     sentences = [
-        f"NumPy and torch give the same loss at every step of every rule, to {worst:.1e}",
+        f"the losses of NumPy and torch differ by at most {worst:.3g} at any step of any rule",
         f"loss at the end of {both[0]['steps']} steps, best first: {order}",
     ]
     for row in select(rows, method="classifier"):
