@@ -31,9 +31,10 @@ from onelayer.build.arguments import (
 from onelayer.build.lookup.blueprint import seen_size
 from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
+from onelayer.build.sequences.directed import constant_term
 from onelayer.build.sequences.ffn import PlacedTerm, composition_of, fit_terms, units_of, with_units
 from onelayer.build.sequences.gather_layer import gather_layer
-from onelayer.build.sequences.pursuit import Pursued, constant_term, pursue
+from onelayer.build.sequences.pursuit import Pursued, pursue
 from onelayer.build.sequences.rational import rounded
 from onelayer.build.sequences.recognise import FormulaTerm, Recogniser
 from onelayer.errors import OnelayerError
