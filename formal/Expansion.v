@@ -284,18 +284,24 @@ Proof.
   apply inside_ln_derivatives, (inside_join _ _ m (m + h)); assumption.
 Qed.
 
-(* sqrt(y) = exp(ln(y) / 2) where y is certainly positive. *)
+(* sqrt(y) = exp(ln(y) / 2) where y is certainly positive. Coq's square root is total, 0 below 0, where a formula has no
+   value: nothing is known of it unless its argument is certainly not negative. *)
 Definition half : I.type := I.inv prec (I.fromZ prec 2).
 Lemma inside_half : inside half (/ 2).
 Proof. apply inside_inv, (inside_whole prec 2). Qed.
 
 Definition poly_sqrt (p : poly d) : poly d :=
   let J := range prec p in
-  match I.sign_strict J with Xgt => poly_exp (scale prec half (poly_ln p)) | _ => const d (I.sqrt prec J) end.
+  match I.sign_strict J, I.sign_large J with
+  | Xgt, _ => poly_exp (scale prec half (poly_ln p))
+  | _, (Xgt | Xeq) => const d (I.sqrt prec J)
+  | _, _ => const d I.nai
+  end.
 Lemma encloses_sqrt p t y : normal t -> encloses p t y -> encloses (poly_sqrt p) t (sqrt y).
 Proof.
   intros N H; assert (HJ := inside_range prec d p t y N H); unfold poly_sqrt.
-  destruct (I.sign_strict _) eqn:C; try (apply encloses_const, inside_sqrt, HJ).
+  destruct (I.sign_strict _) eqn:C; try (destruct (I.sign_large _); apply encloses_const;
+    first [apply inside_sqrt, HJ|apply inside_nothing]).
   rewrite <- Rpower_sqrt by (eapply sign_positive; eassumption).
   apply encloses_exp; [exact N|apply encloses_scale; [apply inside_half|apply encloses_ln; assumption]].
 Qed.

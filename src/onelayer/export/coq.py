@@ -13,6 +13,8 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+import torch
+
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Expression, formula_text, number
 from onelayer.export.coq_plan import DirectionGroup, Problem, average_logit, cuts, plan
@@ -20,7 +22,12 @@ from onelayer.export.coq_verifier import bent, understands, verified_text
 from onelayer.export.exact import exact_layer
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
+from onelayer.language.operations import operation
+from onelayer.language.tree import LEAVES
 from onelayer.result import Approximation
+from onelayer.taylor import variables
+from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.hull import hulled_outputs
 
 INTEGERS = {
     "plain": "From Interval Require Import Float.Specific_ops Float.Specific_stdz.\nFrom Interval Require Tactic.\n"
@@ -28,6 +35,7 @@ INTEGERS = {
     "Import Interval.Tactic PlainTactic.\n",
     "machine": "From Interval Require Import Tactic.\n",
 }
+BOXES_AT_ONCE = 2048
 MOST_TOKENS = 256  # beyond, Coq needs more than an hour
 KINKS = "rewrite ?max_by_abs, ?min_by_abs, ?relu_by_abs"
 
@@ -63,6 +71,7 @@ def certificate_text(
     if method == "verifier" or (method is None and known and not bent(problem, formula)):
         return verified_text(problem, formula, digest, integers)
     try:
+        _need_values(a, formula)
         return Writer(problem, formula, digest, integers).text()
     # Interacting variables, a sqrt(d_k) that is not rational, or too many tokens.
     except OnelayerError:
@@ -80,6 +89,28 @@ def _formula(a: Approximation) -> Formula:
     if a.target is None or a.target.formula is None:
         raise OnelayerError("a Coq certificate states f by its formula, which this folder does not have")
     return a.target.formula
+
+
+def _need_values(a: Approximation, formula: Formula) -> None:
+    """f has a value everywhere on the box, by enclosures on the boxes of the proof.
+
+    Coq's functions are total: its square roots of negative numbers and its quotients by zero are 0. The verifier knows
+    nothing of f where an argument may be outside; a theorem of the tactic is about those zeros.
+    """
+    if all(operation(node.op, node.value).guard is None for node in formula.nodes if node.op not in LEAVES):
+        return
+    tree = a.certificate.proof
+    if tree is None:
+        raise OnelayerError("the certificate has lost its boxes; certify again")
+    lows, highs = map(torch.from_numpy, tree.boxes())
+    for at in range(0, len(lows), BOXES_AT_ONCE):
+        low, high = lows[at : at + BOXES_AT_ONCE], highs[at : at + BOXES_AT_ONCE]
+        for output in hulled_outputs(formula, variables(low, high, 1), low, high):
+            if isinstance(output, TaylorModel) and not bool(torch.isfinite(output.split_bound()).all()):
+                raise OnelayerError(
+                    "f may have no value on the box, where Coq's square roots, logarithms and quotients have one; "
+                    "its tactic proves nothing of such an f"
+                )
 
 
 def _problem(a: Approximation, formula: Formula, bound: Fraction) -> Problem:
