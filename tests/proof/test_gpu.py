@@ -117,15 +117,11 @@ def test_assumptions_about_the_device() -> None:
     assert cost._room(torch.device("cuda"))[0] > 0
 
 
-@pytest.mark.parametrize("name", ["hardswish", "fused GELU"])
-def test_code_that_a_gpu_approximates_is_refused_there_and_certified_on_the_cpu(name: str) -> None:
-    """There torch multiplies by a sixth of float32 in hardswish of float64, and takes another GELU in a fused layer."""
+def test_code_that_a_gpu_approximates_is_refused_there_and_certified_on_the_cpu() -> None:
+    """There torch multiplies by a sixth of float32 in hardswish of float64."""
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(2, 1, 4, activation="gelu", batch_first=True)
-    body = torch.nn.Hardswish() if name == "hardswish" else _OneToken(layer)
-    model = (
-        torch.nn.Sequential(torch.nn.Linear(2, 2), body, torch.nn.Linear(2, 1)).double().eval().requires_grad_(False)
-    )
+    layers = torch.nn.Linear(2, 2), torch.nn.Hardswish(), torch.nn.Linear(2, 1)
+    model = torch.nn.Sequential(*layers).double().requires_grad_(False)
 
     def nothing(x: torch.Tensor) -> torch.Tensor:
         return 0.0 * x[..., :1]
@@ -133,14 +129,3 @@ def test_code_that_a_gpu_approximates_is_refused_there_and_certified_on_the_cpu(
     assert certify(model, nothing, UNIT, gap=1.0).status == "proved"
     with pytest.raises(ModelAssumptionError, match="its operations on enclosures exclude"):
         certify(model, nothing, UNIT, gap=1.0, device="cuda")
-
-
-class _OneToken(torch.nn.Module):
-    """A layer for sequences on sequences of one token."""
-
-    def __init__(self, layer: torch.nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Any) -> Any:
-        return self.layer(x[:, None])[:, 0]
