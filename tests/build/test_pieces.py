@@ -168,3 +168,9 @@ def test_what_heads_and_units_are_in_words() -> None:
     assert "largest of" in text
     assert "curve" in text
     assert "**2" in text
+
+
+def test_slopes_beyond_floats_are_refused() -> None:
+    steep = "1e30*max(min(0.25*(x1/1e-300), 0.7 + 0.5*(x1/1e-300)), max(0.7 + 2.0*(x1/1e-300), 0.5*(x1/1e-300)))"
+    with pytest.raises(OnelayerError, match=r"beyond 1\.8e308"):
+        approximate(steep, Box([-1e-300], [1e-300]), 1e27, layout="pieces", jobs=1)

@@ -196,3 +196,9 @@ def test_borehole_to_a_tenth_of_a_percent(tmp_path: Path) -> None:
     assert result.certificate.proved
     result.save(tmp_path / "r")
     assert check(tmp_path / "r", all=True).ok
+
+
+def test_a_factor_beyond_floats_ends_one_way_of_writing_alone() -> None:
+    steep = "exp(0.1*((x1/1e-150)**2 + exp(x2/1e-200) + x3)) + (x1/1e-150)*(x2/1e-200)"
+    box = Box([0.0, -1e-200, 0.0], [1e-150, 1e-200, 1.0])
+    assert composer(understood(steep, box), box, torch.float64) is not None

@@ -13,7 +13,7 @@ from fractions import Fraction
 from onelayer.box import Box
 from onelayer.build.nested.directions import Direction, Parts, normalised, span
 from onelayer.build.nested.terms import TermWriter, merged
-from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, times
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, rounded, times
 from onelayer.build.sequences.recognise import Recogniser
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
@@ -313,4 +313,4 @@ class Reader:
         base = str(function_of(tape, value))
         scaled = affine_of(tape, factor, value, Fraction(0))
         text = str(function_of(tape, scaled))
-        return Summand(Inner(self.vector(direction), text), base, float(factor))
+        return Summand(Inner(self.vector(direction), text), base, rounded(factor))

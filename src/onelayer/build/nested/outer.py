@@ -18,6 +18,7 @@ from onelayer.build.nested.spans import WIDER, Spans
 from onelayer.build.sequences.ffn import fit_shared
 from onelayer.build.sequences.piecewise import Piecewise
 from onelayer.build.sequences.pursuit import pursue
+from onelayer.build.sequences.rational import rounded
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.lemmas.cone import cone_error
@@ -65,7 +66,7 @@ def outer_function(
     )
     ridges = []
     for term in found.terms:
-        weights = {variable: float(weight) for variable, _, weight in term.inner}
+        weights = {variable: rounded(weight) for variable, _, weight in term.inner}
         # Directions that a pursuit leaves out have weight zero.
         along = tuple(weights.get(i, 0.0) for i in range(len(sums)))
         ridges.append(RidgeTerm(along, str(term.outer), 0.0))

@@ -14,7 +14,7 @@ from fractions import Fraction
 from onelayer.box import Box
 from onelayer.build.nested.apart import Reader, Summand
 from onelayer.build.nested.directions import Direction
-from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, rounded
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
@@ -193,7 +193,7 @@ class Products:
             _, written = self._written(own, d, Fraction(1))
             more.append(Inner(self.reader.vector(d), written))
         inner = Inner(self.reader.vector(first), text, tuple(more))
-        return Summand(inner, base, float(c))
+        return Summand(inner, base, rounded(c))
 
     def _written(self, factors: list[tuple[Factor, Fraction]], direction: Direction, c: Fraction) -> tuple[str, str]:
         """A product of factors of one linear form as text, without and with a number before it."""

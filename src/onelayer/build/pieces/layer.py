@@ -11,6 +11,7 @@ import torch
 from onelayer.box import Box
 from onelayer.build.sequences.ffn import stream_units
 from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.build.sequences.rational import rounded
 from onelayer.float64 import eye, full, numbers, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import OneLayerTransformer
@@ -41,7 +42,7 @@ def pieces_layer(
     slopes, offsets = _embedding(pieces, sharpness, box, tokens, width)
     out = zeros(heads, width)
     for k, one in enumerate(pieces.sums):
-        out[:, heads + k] = numbers([float(Fraction(w)) for w in one.weights])
+        out[:, heads + k] = numbers([rounded(Fraction(w)) for w in one.weights])
     constants = zeros(pieces.outputs)
     for curve in pieces.curves:
         constants[curve.output] += curve.constant
@@ -99,7 +100,7 @@ def _embedding(
 
 
 def _numbers(line: Sequence[str]) -> tuple[torch.Tensor, float]:
-    *slopes, offset = (float(Fraction(a)) for a in line)
+    *slopes, offset = (rounded(Fraction(a)) for a in line)
     return numbers(slopes), offset
 
 

@@ -19,6 +19,7 @@ from onelayer.build.refine import refined
 from onelayer.build.sequences.composed import certified
 from onelayer.build.sequences.ffn import fit_shared
 from onelayer.build.sequences.piecewise import Piecewise
+from onelayer.build.sequences.rational import rounded
 from onelayer.errors import OnelayerError
 from onelayer.lemmas.pieces import Pieces, PieceSum
 from onelayer.lemmas.sharp import pieces_error
@@ -130,7 +131,7 @@ def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
     for weight, head in zip(one.weights, pieces.heads, strict=True):
         lines = [_range_of_line(line, box) for line in head.lines]
         # The maximum of the lines lies between the maxima of their ends; a negative weight turns them round.
-        ends = [float(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
+        ends = [rounded(Fraction(weight)) * max(end) for end in zip(*lines, strict=True)]
         low = low + min(ends)
         high = high + max(ends)
     # So that rounding here leaves no value outside.
@@ -140,7 +141,7 @@ def _ends(one: PieceSum, pieces: Pieces, box: Box) -> tuple[float, float]:
 
 def _range_of_line(line: Sequence[str], box: Box) -> tuple[float, float]:
     """Smallest and largest value of an affine function."""
-    *slopes, offset = (float(Fraction(a)) for a in line)
+    *slopes, offset = (rounded(Fraction(a)) for a in line)
     at_lower = np.array(slopes) * box.lower.flatten().numpy()
     at_upper = np.array(slopes) * box.upper.flatten().numpy()
     lowest = np.minimum(at_lower, at_upper).sum() + offset
@@ -168,4 +169,4 @@ def _sharpness(pieces: Pieces, slopes: Sequence[float], tolerance: float) -> lis
 
 def _sizes(one: PieceSum) -> np.ndarray[Any, np.dtype[np.float64]]:
     """How much every head counts in a sum."""
-    return np.array([abs(float(Fraction(w))) for w in one.weights])
+    return np.array([abs(rounded(Fraction(w))) for w in one.weights])
