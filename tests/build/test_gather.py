@@ -161,3 +161,17 @@ def test_bad_arguments_are_refused(box: Box, options: dict, message: str) -> Non
 def test_directions_whose_weights_overflow_are_refused(width: float, single: bool) -> None:
     with pytest.raises(OnelayerError, match="weights of its directions overflow"):
         pursue(lambda x: x[:, 0] / width + x[:, 1], Box([0.0, 0.0], [width, 1.0]), 1e-2, max_units=64, single=single)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_norm_is_refused_where_its_squares_overflow(norm: str) -> None:
+    with pytest.raises(OnelayerError, match="a norm squares what it sees"):
+        gather("x1/1e150 + sin(x2)", Box([0.0, 0.0], [1e150, 1.0]), 0.1, norm=norm, jobs=1)
+
+
+@pytest.mark.parametrize("large", [1.0, 1.5e150])
+def test_a_box_of_one_point_is_proved_without_a_stream(large: float, tmp_path: Path) -> None:
+    point = [large, 1.6499500843582604]
+    made = gather("log(2 + sin(x2))", Box(point, point), 0.3, residual=False, jobs=1)
+    assert made.certificate.proved
+    assert check(made.save(tmp_path)).ok

@@ -59,7 +59,11 @@ def unit_forms(model: OneLayerTransformer, atoms: Atoms) -> Forms:
     above = inflate(coef[count:].abs().sum(0)) if len(coef) > count else torch.zeros_like(rem)
     rest = inflate(rem + above)
     leak = float(read.bound().max()) if model.config.residual else 0.0
-    return Forms(coef[0, 0].numpy(), coef[1:count, 0].numpy(), rest[0].numpy(), center.numpy(), radius.numpy(), leak)
+    # A model without variables has no rows for them: its units are constant.
+    linear = coef.new_zeros(count - 1, *coef.shape[2:])
+    if len(coef) > 1:
+        linear = coef[1:count, 0]
+    return Forms(coef[0, 0].numpy(), linear.numpy(), rest[0].numpy(), center.numpy(), radius.numpy(), leak)
 
 
 def last_norm_error(model: OneLayerTransformer, atoms: Atoms, reach: Floats) -> float:

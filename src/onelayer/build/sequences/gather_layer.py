@@ -11,6 +11,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.sequences.ffn import PlacedTerm, Units
+from onelayer.errors import OnelayerError
 from onelayer.float64 import eye, full, zeros
 from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
@@ -19,6 +20,8 @@ from onelayer.layer.transformer import NORM_EPS, OneLayerTransformer
 TEMPERATURE = 3.0
 # Size of the constant pair that keeps LayerNorm close to a constant factor.
 ANCHOR = 2.0**16
+# Numbers of a sequence whose constant pair, below 2^17 times as large, still has squares in float64.
+LARGEST_NORMALISED = 1e148
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,10 @@ def _norms(shape: StreamShape, box: Box, residual: bool, norm: str) -> dict[str,
     without one, the bias of every matrix whose result is normalised writes it anew.
     """
     largest = max(1.0, _largest(box))
+    if largest > LARGEST_NORMALISED:
+        raise OnelayerError(
+            f"a norm squares what it sees: keep the box within +-{LARGEST_NORMALISED:g}, or norm='none'"
+        )
     anchor = ANCHOR * 2.0 ** math.ceil(math.log2(largest))
     bias = zeros(shape.d_model)
     bias[-2] = anchor
