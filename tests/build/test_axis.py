@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from onelayer.build.lookup.axis import AxisFit, fit_axis
+from onelayer.build.lookup.groups import _extrapolated
 from onelayer.build.lookup.ladder import KeyLadder
 from onelayer.build.lookup.solve import axis_nodes, solve_axis
 from onelayer.errors import OnelayerError
 
 Function = Callable[[Tensor], Tensor]
+INF, NAN = math.inf, math.nan
 
 
 def dense(lower: float, upper: float) -> Tensor:
@@ -114,6 +116,20 @@ def test_fits_do_not_depend_on_chance() -> None:
     first, second = (fit_axis(torch.exp, -1.0, 2.0, 1e-4, effort="fast") for _ in range(2))
     assert torch.equal(first.values, second.values)
     assert torch.equal(first.slopes, second.slopes)
+
+
+@pytest.mark.parametrize(
+    ("weight", "sample", "penalty"), [(INF, 1, 0), (NAN, 1, 0), (1, NAN, 0), (1, INF, 0), (1, 1, NAN)]
+)
+def test_no_solver_sees_what_is_no_number(weight: float, sample: float, penalty: float) -> None:
+    weights = np.array([[0.5, 0.5], [weight, 0.25], [0.0, 1.0]])
+    samples = np.array([[0.0], [sample], [1.0]])
+    with pytest.raises(OnelayerError, match="a fit of f overflows"):
+        solve_axis(weights, samples, float(penalty))
+
+
+def test_tokens_are_foreseen_whatever_the_error() -> None:
+    assert [_extrapolated(4, error, 1e-200) for error in (1e-200, 4e-200, 1e200, INF, NAN)] == [4, 8, 8, 8, 8]
 
 
 def test_pole_is_named() -> None:

@@ -17,6 +17,7 @@ from onelayer.cli.proof import check_command
 from onelayer.conductor import approximate
 from onelayer.errors import FileError, OnelayerError
 from onelayer.layer.lookup import AxisKeys, LookupHead
+from onelayer.portfolio.slopes import _closer
 from onelayer.proof.claims import gradient_error
 from onelayer.result import GRADIENT, Approximation, load
 
@@ -133,3 +134,20 @@ def test_what_has_no_slopes_is_refused(f: str, options: dict[str, str], says: st
 def test_gradient_eps_is_a_number_above_zero() -> None:
     with pytest.raises(OnelayerError, match="gradient_eps must be"):
         approximate(WAVE, LINE, 1e-2, gradient_eps=-1.0)
+
+
+@pytest.mark.parametrize("text", ["abs(x1)**0.5", "x1**2; 1e150*abs(x1)**0.5"])
+def test_a_point_without_a_slope_is_named(text: str) -> None:
+    with pytest.raises(OnelayerError, match=r"f has no finite slope at x = \(0\)"):
+        approximate(text, Box([0.0], [1.0]), 0.3, gradient_eps=1.0, jobs=1)
+
+
+def test_slopes_that_overflow_a_fit_are_refused() -> None:
+    with pytest.raises(OnelayerError, match="a fit of f overflows"):
+        approximate(
+            "1e-300*log(3 + x1/1e-30)", Box([7e-31], [1e-30]), 1e-303, gradient_eps=1.5e-308, layout="packed", jobs=1
+        )
+
+
+def test_a_fit_that_overflowed_is_made_closer_all_the_same() -> None:
+    assert [_closer(missed) for missed in (1.0, 2.0, 1e9, math.inf, math.nan)] == [1.5, 2.0, 8.0, 8.0, 8.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from onelayer.language.formula import Formula
 from onelayer.observer import Observer, Stopped
 from onelayer.portfolio.task import FIT_TIME, Task, proved
 from onelayer.proof.claims import gradient_error
+from onelayer.recording.target import place
 from onelayer.result import Approximation
 
 # Of a fit for values and slopes; two suffice as a rule.
@@ -49,9 +51,14 @@ def smooth(task: Task, gradient_eps: float, watch: Observer) -> Approximation:
             best = _with_slopes(proved(drawn, task, watch), task, gradient_eps, watch)
             if _both_proved(best) or last:
                 return best
-        # At least by a half, so that a fit that just misses is not made again.
-        closer = max(seen / share, 1.5)
-        tolerance /= min(closer, MOST_CLOSER)
+        tolerance /= _closer(seen / share)
+
+
+def _closer(missed: float) -> float:
+    """By what a fit that missed is made closer: at least a half, so that one that just misses is not made again."""
+    if not math.isfinite(missed):
+        return MOST_CLOSER
+    return min(max(missed, 1.5), MOST_CLOSER)
 
 
 def _drawn_smooth(
@@ -88,8 +95,14 @@ def _slopes(formula: Formula, box: Box) -> Callable[[Tensor], Tensor]:
         with torch.enable_grad():
             values = formula(x.reshape(-1, *box.shape))
             values = values.reshape(len(points), -1)
-            slopes = [_summed_slopes(column, x) for column in values.unbind(1)]
-        return torch.stack(slopes, 1)
+            slopes = torch.stack([_summed_slopes(column, x) for column in values.unbind(1)], 1)
+        known = torch.isfinite(slopes).flatten(1).all(1)
+        if not bool(known.all()):
+            where = place(points[int(known.int().argmin())])
+            raise OnelayerError(
+                f"f has no finite slope at x = {where}; choose a box on which it has, or no gradient_eps"
+            )
+        return slopes
 
     return evaluate
 

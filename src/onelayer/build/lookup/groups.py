@@ -258,7 +258,7 @@ def _to_coordinate(keys: Keys, lower: float, upper: float) -> tuple[Tensor, Tens
 
 def _extrapolated(size: int, error: float, tolerance: float) -> int:
     """Tokens for ``tolerance`` if the error keeps falling as size^-2, the rate of a C^2 function."""
-    if not math.isfinite(error):
-        return 2 * size
     missed = max(error / tolerance, 1.0)
+    if not math.isfinite(missed):
+        return 2 * size
     return math.ceil(size * math.sqrt(missed))

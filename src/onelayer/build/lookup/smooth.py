@@ -54,10 +54,12 @@ def smoothed(
     else:
         columns = [head.values.flatten(0, -2).numpy() for head in blueprint.heads]
         values = np.concatenate(columns)
-    seen = float(np.abs(rows @ values - goals).max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen = float(np.abs(rows @ values - goals).max())
     return replace(blueprint, heads=with_values(blueprint.heads, values)), seen
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused by the solve
 def _system(
     blueprint: Blueprint, points: Tensor, values: Tensor, slopes: Tensor, wanted: Closeness
 ) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 
 from onelayer.build.lookup.families import Array
 from onelayer.build.lookup.lawson import lawson, never
+from onelayer.errors import OnelayerError
 
 # Numbers of a matrix from which on a GPU factors it faster, the way there and back included.
 LARGE = 2**21
@@ -46,11 +47,13 @@ def rounding_cost(weights: Array, unit: float) -> Array:
     return cost
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused or costs all
 def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emphasis: Array | None = None) -> Array:
     """Values v (M, K) minimising mean_i e_i |weights_i v - samples_i|^2 + |penalty * v|^2, by QR of the stacked matrix.
 
     weights: softmax basis at the nodes, (P, M); samples: (P, K); penalty: per token, (M,) or one number: 0 gives plain
     least squares, larger penalties bound |v| and with it the conditioning; emphasis: non-negative weights e_i, (P,).
+    What overflowed or is no number is refused: no solver takes it.
     """
     points, size = weights.shape
     if emphasis is None:
@@ -65,6 +68,9 @@ def solve_axis(weights: Array, samples: Array, penalty: float | Array = 0.0, emp
     norms = np.linalg.norm(stacked, axis=0)
     norms[norms == 0] = 1.0
     seen, r = _factored(stacked / norms, target)
+    # A column with an infinity, divided by its length, is no number, and is found in R.
+    if not (np.isfinite(seen).all() and np.isfinite(r).all()):
+        raise OnelayerError("a fit of f overflows: what it weighs is beyond 1.8e308 or no number; scale f or the box")
     diagonal = np.abs(np.diag(r))
     # Triangular where it can be; singular systems go by their singular values.
     if diagonal.min(initial=1.0) > 1e-15:
