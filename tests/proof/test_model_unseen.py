@@ -72,3 +72,9 @@ def test_what_is_refused_stays_refused_where_the_model_catches_it(caught: Callab
         certify(caught, "0*x", SIDE, 1e-2)
     with pytest.raises(UnsupportedOperation):
         ol.lipschitz(caught, SIDE)
+
+
+def test_a_model_that_sorts_its_batch_ends_in_one_line() -> None:
+    """Thousands of points are millions of comparisons of models, of which no deadline would see the end."""
+    with pytest.raises(UnsupportedOperation, match="sort of 4096 entries"):
+        certify(lambda x: x.sort(0).values[..., 0], "x", SIDE, 1e-3, max_seconds=5.0)

@@ -35,6 +35,7 @@ INTEGERS = {
     "Import Interval.Tactic PlainTactic.\n",
     "machine": "From Interval Require Import Tactic.\n",
 }
+# On which f is enclosed in one call.
 BOXES_AT_ONCE = 2048
 MOST_TOKENS = 256  # beyond, Coq needs more than an hour
 KINKS = "rewrite ?max_by_abs, ?min_by_abs, ?relu_by_abs"

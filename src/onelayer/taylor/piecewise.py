@@ -22,6 +22,9 @@ from onelayer.taylor.registry import call, implements
 from onelayer.taylor.rounding import UNIT, inflate
 from onelayer.taylor.shapes import common
 
+# Entries of one sort, whose comparisons are half the square of their number: a second or two.
+MOST_SORTED = 256
+
 
 @implements("abs")
 def abs_(x: TaylorModel) -> TaylorModel:
@@ -282,6 +285,8 @@ def sort(x: TaylorModel, dim: int = -1, descending: bool = False, *, stable: boo
     Whether equal entries keep their order shows in the indices alone.
     """
     rows = list(call("unbind", x, dim))
+    if len(rows) > MOST_SORTED:
+        raise UnsupportedOperation(f"sort of {len(rows)} entries", f"at most {MOST_SORTED} are sorted, within a point")
     for turn in range(len(rows)):
         for i in range(turn % 2, len(rows) - 1, 2):
             low = minimum(rows[i], rows[i + 1])
