@@ -63,14 +63,15 @@ def test_a_true_refutation_is_confirmed_where_the_rounding_bound_is_wide(tmp_pat
     assert report.lower == 0.5
 
 
-def test_a_lower_bound_of_pure_rounding_is_not_accepted(tmp_path: Path) -> None:
+def test_a_lower_bound_of_pure_rounding_is_confirmed_as_far_as_it_goes(tmp_path: Path) -> None:
     """T = (3 x) (1/3): a forward pass may err by an ulp, one made here does not; a larger number is contradicted."""
     unit, tiny = Box([0.0], [1.0]), 2.0**-54
     at = next(x for x in (k / 100 for k in range(50, 100)) if (x * 3.0) * (1 / 3.0) == x)
     claimed(tmp_path / "a", identity(3.0), "x1", unit, [255], lower=tiny, upper=1e-14, witness=(at,))
     report = check(tmp_path / "a")
-    assert report.verdict == "not contradicted"
+    assert report.verdict == "accepted"
     assert report.lower == 0.0
+    assert f">= 0.0 confirmed at the witness of the stated {tiny!r}" in report.reason
     claimed(tmp_path / "b", identity(3.0), "x1", unit, [255], lower=1e-12, upper=1e-11, witness=(at,))
     assert check(tmp_path / "b").verdict == "rejected"
 

@@ -227,10 +227,10 @@ class _Check:
     def _lower(self, known: PointError) -> float:
         """What is confirmed of lower <= |T - f| at the witness.
 
-        A refutation must be confirmed above eps. What is stated beyond that holds for every pass, so for the one that
-        was made; what rests on the rounding of another pass is not contradicted. Of a network no pass is made: real
-        arithmetic and the rounding of the execution must leave room for the stated number, or at least the upper bound
-        does, which is proved later.
+        A refutation must be confirmed above eps. Otherwise the stated number must be one that a forward pass can have
+        returned, on this machine or another: real arithmetic and the rounding of the execution leave room for it. Where
+        these are not enclosed, the pass that was made must confirm it; of a network none is made, and the upper bound,
+        which is proved later, must leave room.
         """
         record = self.record
         # Comparisons of balls are certain or false: this one refuses what is surely wrong, the next what is not surely
@@ -252,7 +252,7 @@ class _Check:
             raise Rejected(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, {stated}")
         self._refutation(known)
         if known.confirmed < record.lower:
-            if known.made:
+            if known.made and not known.reached.is_finite():
                 stated = f"the certificate states {record.lower:.6g}"
                 raise NotConfirmed(f"at the witness only |T - f| >= {known.lower:.6g} is confirmed, {stated}")
             return known.lower

@@ -17,7 +17,6 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from onelayer.disk import spelled_out
 from onelayer.errors import OnelayerError, one_line
 from onelayer.observer import Stopped
 
@@ -36,7 +35,12 @@ class Interrupted(Stopped):
 
 def show(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
     """Print ``text`` for people or ``data`` for programs."""
-    _written(json.dumps(spelled_out(data), allow_nan=False) if as_json else text)
+    if as_json:
+        # Files are NumPy's business too, which no command needs that only says something.
+        from onelayer.disk import spelled_out
+
+        text = json.dumps(spelled_out(data), allow_nan=False)
+    _written(text)
 
 
 class Undelivered(Exception):
