@@ -247,7 +247,8 @@ def points_not_apart(patch: Patch) -> None:
 
 
 def constants_folded_wide(patch: Patch) -> None:
-    """Numbers of a graph are combined in float64, whatever their format."""
+    """Numbers of a graph are combined in float64, whatever their format, and nobody asks for it."""
+    patch.setattr(onnx_file, "_need_format", lambda *_: None)
     for op, folded in (("Add", np.add), ("Sub", np.subtract)):
         patch.setitem(onnx_tables.FOLDED, op, lambda a, b, folded=folded: folded(np.float64(a), np.float64(b)))
     patch.setattr(graphs, "PARTS", {name: graphs.PARTS[name] for name in ("folded", "function")})

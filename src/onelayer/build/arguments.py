@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,8 +36,9 @@ MODERATE = 2.0**64
 
 def check_eps(eps: Any, name: str = "eps") -> None:
     """An error that can be asked for."""
-    # An integer beyond all floats is below infinity for Python.
-    if not (_is(eps, Real) and 0 < eps <= sys.float_info.max):
+    # An integer beyond all floats is below infinity for Python; NumPy would round the largest float to its own format.
+    value = eps.item() if isinstance(eps, np.generic) else eps
+    if not (_is(eps, Real) and 0 < value <= sys.float_info.max):
         raise OnelayerError(f"{name} must be a finite number > 0, got {_shown(eps)}")
 
 
