@@ -262,6 +262,9 @@ def test_proofs_are_accepted(method: str, tmp_path: Path) -> None:
 
 NAMED: dict[str, Callable[[], Approximation]] = {
     "a root that begins on the box": lambda: approximate("sqrt(x1 + 1)", Box([-1.0], [0.3]), 1e-4),
+    "an inner function that is constant": lambda: superpose(
+        "(exp(x1) + sin(x2) + relu(x3))**2", Box([-1.0] * 3, [-0.25] * 3), 0.1
+    ),
     "ramps that touch": lambda: superpose("hypot(x1, x2, x3)", Box([0.0] * 3, [1.0] * 3), 0.1, dtype=torch.float32),
     "kinks of two inputs": lambda: approximate(
         "relu(x2 - 1)*0.5 + abs(abs(2*x1 - 1) - 0.3)", Box([-1.0, -0.5], [0.3, 0.8]), 1e-3

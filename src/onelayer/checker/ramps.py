@@ -71,7 +71,8 @@ def _ramps(stored: Stored, column: int, coordinate: int) -> Iterator[Ramp]:
     starts = t["ramp_start"][coordinate, used].tolist()
     slopes = t["ramp_slope"][coordinate, used].tolist()
     steps = weights[own][used].tolist()
-    for start, slope, step, following in zip(starts, slopes, steps, [*starts[1:], math.inf], strict=True):
+    nexts = [*starts, math.inf][1:]  # none where the column is constant
+    for start, slope, step, following in zip(starts, slopes, steps, nexts, strict=True):
         FORM.require(slope > 0, "a ramp that falls")
         stop = start + 1 / slope
         height = arb(slope) * (arb(following) - arb(start)) if following < math.inf else ZERO
