@@ -42,6 +42,25 @@ def measured(a: Approximation, count: int = 300) -> float:
     return float((a.model(x.to(a.model.dtype)).double() - a.target.function(x)).abs().max())
 
 
+SPIKE = "(1 - tanh(1e8*(x1 - 0.3712345))**2)"
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [f"0*log(0.5 - {SPIKE})", f"log(0.5 - {SPIKE}) - log(0.5 - {SPIKE})", f"0*tanh(sqrt(0.5 - {SPIKE}))"],
+)
+@pytest.mark.parametrize("text", ["exp(x1**2 + x2**2 + x3**2 + {})", "exp(x1**2 + x2**2 + x3**2) + {}"])
+def test_what_cancels_or_counts_zero_times_has_to_have_a_value(text: str, nothing: str) -> None:
+    # Next to 0.3712345 a negative number has no logarithm: the superposition left that out, and was proved.
+    with pytest.raises(OnelayerError, match="is not shown to have a value"):
+        superpose(text.format(nothing), Box([0.0] * 3, [1.0] * 3), 1e-2)
+
+
+def test_what_cancels_may_end_where_its_values_do() -> None:
+    text = "exp(x1**2 + x2**2 + 0*sqrt(x1) + 0*log(x2**2 - x2 + 0.26))"
+    assert superpose(text, Box([0.0, 0.0], [1.0, 1.0]), 1e-2).certificate.proved
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_functions_of_64_tokens_are_proved_to_a_thousandth(name: str, tmp_path: Path) -> None:
     text, low, high = CASES[name]

@@ -18,7 +18,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import in_float64
 from onelayer.taylor import difference, variables
 from onelayer.taylor.core import TaylorModel
-from onelayer.taylor.hull import evaluate_hulled
+from onelayer.taylor.hull import evaluate_hulled, surely_defined
 
 Floats = NDArray[np.float64]
 ORDER = 4  # of the Taylor models in one variable; higher ones pay only far below 1e-12
@@ -212,3 +212,17 @@ def range_of(formula: Formula, low: float, high: float) -> tuple[float, float]:
         least = torch.maximum(least, value.hull[0])
         most = torch.minimum(most, value.hull[1])
     return float(least.min()), float(most.max())
+
+
+def has_values(formula: Formula, low: float, high: float) -> bool:
+    """Whether enclosures show a formula of one variable to have a value everywhere in [low, high].
+
+    A range does not show it: tanh(log u) lies between -1 and 1 where it has no value too.
+    """
+    edges = _edges(low, high, RANGE_BOXES)
+    left = edges[:-1, None]
+    right = edges[1:, None]
+    value = evaluate_hulled(formula, variables(left, right, ORDER), left, right)
+    # At the end of a root there is a value and no Taylor model, which intervals know.
+    defined = torch.isfinite(value.rem) | surely_defined(formula, left, right)
+    return bool(defined.all())

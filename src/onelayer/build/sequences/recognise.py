@@ -63,6 +63,20 @@ class Recogniser:
             self.exact.append(self._rational(node))
             self.separable.append(self._separable(at, node))
 
+    def singles(self) -> list[tuple[int, Formula]]:
+        """The largest parts of one variable each, written in x1, and their variables."""
+        needed = set(self.formula.outputs)
+        for at, node in enumerate(self.nodes):
+            if len(self.used[at]) > 1:
+                needed |= set(node.args)
+        found = []
+        for at in sorted(needed):
+            if len(self.used[at]) == 1:
+                (variable,) = self.used[at]
+                tape = Tape()
+                found.append((variable, function_of(tape, self._single(tape, at))))
+        return found
+
     def terms(self, output: int) -> tuple[list[FormulaTerm], list[tuple[Fraction, int]]]:
         """The terms of one output, and the summands (coefficient, node) that are of no such form."""
         made = []

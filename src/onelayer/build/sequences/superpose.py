@@ -32,11 +32,12 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Atom
 from onelayer.lemmas.composition import composition_error
-from onelayer.lemmas.univariate import at, range_of
+from onelayer.lemmas.univariate import at, has_values, range_of
 from onelayer.observer import Observer, observing
 from onelayer.proof.recorded import understood
 from onelayer.recording.target import Target, as_target
 from onelayer.result import Approximation
+from onelayer.taylor.hull import defined_on
 
 Array = NDArray[np.float64]
 # Of eps, for the outer functions when the inner ones are curved too.
@@ -85,7 +86,9 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
         low = float(box.lower.min())
         high = float(box.upper.max())
         return build(box.dim, low, high, eps, dtype=dtype, observer=observer)
-    atoms, terms = _placed(_terms(target, box), box)
+    found = _terms(target, box)
+    _need_values(target.formula, box)
+    atoms, terms = _placed(found, box)
     work = _Superposition(target, box, atoms, terms, eps, dtype, max_ramps, started)
 
     def attempt(goal: float) -> Approximation:
@@ -221,6 +224,26 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
             )
         found += [(output, term) for term in made]
     return found
+
+
+def _need_values(formula: Formula, box: Box) -> None:
+    """OnelayerError unless f is shown to have a value all over the box: what its superposition has shows only its own.
+
+    Lemma. Of f the superposition leaves out parts of one variable alone, which cancel or count zero times. What several
+    variables reach is linear in parts of one variable, or stands in an outer function, whose bound shows its values.
+    """
+    if defined_on(formula, box):
+        return
+    low = box.lower.flatten().tolist()
+    high = box.upper.flatten().tolist()
+    recogniser = Recogniser(formula, box, affine=False)
+    # Tokens mostly share their functions and intervals: each is looked at once.
+    parts = {(str(part), low[at], high[at]): part for at, part in recogniser.singles()}
+    for (text, *ends), part in parts.items():
+        if not has_values(part, *ends):
+            raise OnelayerError(
+                f"'{text[:80]}' is not shown to have a value for every x1 from {ends[0]!r} to {ends[1]!r}"
+            )
 
 
 def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom], list[PlacedTerm]]:
