@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.build.memorize import memorize
+from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.sequences.superpose import superpose
 from onelayer.build.sort import maximum, median, minimum, sort
 from onelayer.checker.check import check
@@ -22,8 +24,11 @@ from onelayer.layer.config import Config, HeadShape
 from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import OrderStatistics, to_text
+from onelayer.lemmas.subsets import subsets_error
+from onelayer.proof.argued import argued_certificate
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ARGUMENT, write_proof
+from onelayer.recording.sequences import order_statistics
 from onelayer.result import Approximation, load
 
 
@@ -184,3 +189,21 @@ def test_a_false_lower_bound_of_recall_is_rejected(recipe: str, tmp_path: Path) 
     )
     replace(a, certificate=worse).save(tmp_path / "forged")
     assert not check(tmp_path / "forged").ok
+
+
+def test_products_below_the_normal_numbers_are_lost_whatever_they_are_multiplied_with(tmp_path: Path) -> None:
+    """The sum of eight numbers times 1e-312: each product is rounded by up to half of the least number of all."""
+    n, weights, least = 8, [1e-312] * 8, 2.0**-1074
+    model = subset_layer(n, 1.0, 1.5, 1e-3, weights, torch.float64)
+    box = Box([1.0] * n, [1.5] * n)
+    grains = int(weights[0] / least)
+    x = torch.full((1, n), (int(1.2 * grains) + 0.499) / grains, dtype=torch.float64)
+    exact = n * Fraction(weights[0]) * Fraction(float(x[0, 0]))
+    error = abs(Fraction(float(model(x))) - exact)
+    assert error > 3 * Fraction(least)
+    assert subsets_error(model, weights, box) >= error
+    argument = OrderStatistics(n, "subsets", tuple(weights))
+    facts = {"function": argument.stated(), "method": "lemma", "seconds": 0.0}
+    claim = argued_certificate(model, box, None, argument, 3 * least, None, **facts)
+    Approximation(model, claim, order_statistics(n, weights)).save(tmp_path)
+    assert not check(tmp_path, seed=0).ok

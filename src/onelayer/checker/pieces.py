@@ -216,7 +216,8 @@ class _Bound:
         # Weights: two exponentials, a sum and a quotient; the average: a sum of products.
         weights = leak + e.gamma(tokens + 22) + e.gamma(tokens + 1) + 4 * (tokens + 2) * e.tiny
         blunt = below_maximum(len(stated)) / beta
-        error = blunt + apart + 3 * moved + 2 * size * weights
+        # A product of the average that is flushed is lost however small the values are.
+        error = blunt + apart + 3 * moved + 2 * size * weights + e.underflow(tokens)
         return Sharp(ends, error, size + error)
 
     def _stored_lines(self, h: int) -> tuple[arb, arb, arb]:

@@ -42,7 +42,9 @@ def subsets_bound(
     reach = arb(max(abs(low), abs(high)))
     average = _average_error(inside, (low, high), beta, mask, execution)
     flushed = 16 * n * execution.tiny * (1 + reach)
-    rest = amount * (average + 2 * execution.gamma(heads + 4) * reach + flushed)
+    # A product with a weight of W_O is lost whatever that weight is, and so is a sum with a gate.
+    lost = 2 * (heads + 4) * execution.tiny
+    rest = amount * (average + 2 * execution.gamma(heads + 4) * reach + flushed) + lost
     if not sorts:
         FORM.equal(t["b_R"], 0.0, "b_R")
         FORM.equal(t["W_R"], eye[:, 1:2], "the read-out")

@@ -214,7 +214,8 @@ class _SharpProof:
         weights = leak + r.softmax(tokens) + r.gamma(tokens + 2) + underflow
         # The lemma, for the lines as stored, and what an execution adds.
         real = average_gap(len(mine)) / beta
-        executed = 4 * moved + 2 * size * weights
+        # A product of the average that is flushed is lost however small the values are.
+        executed = 4 * moved + 2 * size * weights + 2 * (tokens + 2) * r.tiny
         error = real + stray + SLACK * executed
         return Peak((bottom, top), error * UP, 2 * size)
 

@@ -129,7 +129,8 @@ def subsets_error(model: OneLayerTransformer, weights: Sequence[float] | None, b
     weighed = leak + rounding.softmax(n) + n * rounding.gamma(2) + rounding.gamma(n + 2)
     each = 2 * logit / form.beta + weighed * 2 * reach
     summed = rounding.gamma(len(form.sets) + 2) * 2 * reach
-    rest = size * (each + summed + 4 * rounding.tiny)
+    # A product with a coefficient is lost whatever that coefficient is.
+    rest = size * (each + summed + 4 * rounding.tiny) + (len(form.sets) + 8) * rounding.tiny
     if weights is None:
         rest += 2 * rounding.gamma(8) * (2 * reach + form.gates) + form.base_error
         span = float(box.upper.max() - box.lower.min())
