@@ -7,11 +7,14 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.language.balls import in_balls
+from onelayer.language.formula import parse
 from onelayer.layer.lookup import Affine, Ridges, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.certify import certify
 from onelayer.taylor import sides, variables
 from onelayer.taylor.core import TaylorModel
+from onelayer.taylor.hull import evaluate_hulled
 from onelayer.taylor.sides import Sides
 
 CPU = torch.device("cpu")
@@ -94,3 +97,52 @@ def test_a_kink_with_the_wrong_sign_is_not_hidden() -> None:
     certificate = certify(layer, "abs(x1 - x2)", Box([0, 0], [1, 1]), 1e-3)
     assert certificate.status == "refuted"
     assert certificate.upper >= 2.0 - 1e-9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "log(abs(x - 0.3) + 0.1)",
+        "exp(-60*abs(x - 0.3))",
+        "exp(-60*max(x - 0.3, 0)**2 - 60*abs(x - 0.3))",
+        "tanh(30*abs(x - 0.3))",
+        "atan(30*abs(x - 0.3))",
+        "sqrt(abs(x - 0.3) + 0.1)",
+        "1/(abs(x - 0.3) + 0.1)",
+        "lgamma(abs(x - 0.3) + 0.1)",
+        "(abs(x - 0.3) + 0.1)**1.7",
+    ],
+)
+@pytest.mark.parametrize("order", [1, 2, 4, 8])
+def test_a_series_about_a_centre_beyond_the_assumed_side_holds(text: str, order: int) -> None:
+    """In the middle of [0.2, 0.35] the sign is the other one: |x - 0.3| is 0.025 there, and its enclosure -0.025."""
+    formula = parse(text, 1)
+    low, high = torch.tensor([[0.2]], dtype=torch.float64), torch.tensor([[0.35]], dtype=torch.float64)
+    plane = torch.tensor([[-0.025], [0.075]], dtype=torch.float64)
+    for side in (1.0, -1.0):
+        watch = Sides([side * plane], 1, 1, CPU, take_notes=False)
+        x = variables(low, high, order, sides=watch)
+        found = evaluate_hulled(formula, x, low, high)
+        center, radius = x.coef[:, 0, 0].tolist()
+        for step in range(-200, 201):
+            point = center + radius * step / 200
+            if side * (point - 0.3) >= 0 and 0.2 <= point <= 0.35:
+                (value,) = in_balls(formula, [point])
+                t = (point - center) / radius
+                polynomial = sum(c * t**n for n, c in enumerate(found.coef[:, 0].tolist()))
+                assert abs(float(value) - polynomial) <= float(found.rem) + 1e-12 * (1 + abs(polynomial)), point
+
+
+def test_a_spike_beside_a_kink_is_not_proved_away() -> None:
+    """e^-w less its own series of degree 12 at w = -3, under a spike at w = 0.8: 0.087 there."""
+    kink, steep = (333333333 + 7 / 8) / 2**30, 2.0**33  # seven eighths into a box of 2^-30
+    w = f"({steep}*max(x - {kink}, 0))"
+    series = "1"
+    for n in range(12, 0, -1):
+        series = f"(1 + (-3 - {w})/{n}*{series})"
+    text = f"(exp(-{w}) - exp(3)*{series})*exp(-(1e4*({steep}*(x - {kink}) - 0.8))**2)"
+    zero = lookup_model(
+        1, (), [], None, Affine(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    )
+    assert abs(in_balls(parse(text, 1), [kink + 0.8 / steep])[0]) > 0.08
+    assert not certify(zero, text, Box([0], [1]), 0.06, order=8, max_boxes=2000).proved

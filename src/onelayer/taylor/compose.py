@@ -1,8 +1,8 @@
 """g(Taylor model) for an elementary g.
 
-With x = c + p(t) + rho, |rho| <= R, and I the range of x: g(x) = sum_{n<=k} g_n(c) p^n + E, where
-|E| <= tail of the Taylor series at |p| + sup_I |g'| R. Where that remainder is wide, a line beside g takes its place
-(taylor/chords.py), and where even that is as wide as the image g(I), the image does.
+With x = c + p(t) + rho, |rho| <= R, and I an interval that holds c and the range of x: g(x) = sum_{n<=k} g_n(c) p^n
++ E, where |E| <= tail of the Taylor series at |p| on I + sup_I |g'| R. Where that remainder is wide, a line beside g
+takes its place (taylor/chords.py), and where even that is as wide as the image of the range, the image does.
 """
 
 from __future__ import annotations
@@ -40,10 +40,14 @@ def compose(g: Elementary, x: TaylorModel, roundings: float = 8, floor: float | 
     if floor is not None:
         # The polynomial alone may lie below the floor by the remainder.
         lower = torch.where(lower < floor, floor - inflate(x.rem), lower)
+    # Where a side of a kink is assumed, x is enclosed on a part of the box, and c may lie beyond all values there: the
+    # tail is a derivative somewhere between c and a value.
+    low = torch.minimum(lower, x.coef[0])
+    high = torch.maximum(upper, x.coef[0])
     if x.degree > 1:
-        result = _of_polynomial(g, x, lower, upper)
+        result = _of_polynomial(g, x, low, high)
     else:
-        result = _exp_of_affine(x, upper) if g is EXP else _of_affine(g, x, lower, upper)
+        result = _exp_of_affine(x, high) if g is EXP else _of_affine(g, x, low, high)
     # A remainder that is small beside the polynomial would not gain by a line or an interval.
     if any_of(~(result.rem <= 0.25 * result.norms()[1:].sum(0))):
         if g.chord is not None:

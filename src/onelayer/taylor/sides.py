@@ -5,6 +5,9 @@ s y >= 0 then |y| = s y; otherwise s y >= -d, so |y| = -s y <= s y + 2 d.
 
 The kinks of f and those that a layer built for it has lie on the same hyperplanes up to rounding. Assuming one side for
 both, T - f is smooth and its polynomials cancel; enclosed each on its own, they would differ by the size of the box.
+
+An enclosure under an assumption speaks of a part of the box. Its polynomial may leave the range of the values on the
+other part, even in the middle of the box.
 """
 
 from __future__ import annotations
