@@ -18,10 +18,11 @@ from torch.nn import functional as F
 import onelayer as ol
 from onelayer.errors import OnelayerError
 from onelayer.network.foreign import read_network
+from onelayer.network.onnx_rules import RULES
 from onelayer.network.record import record
 
 onnx = pytest.importorskip("onnx")
-from onnx_graphs import DOUBLE, file, node, numbers  # noqa: E402  (it needs onnx)
+from onnx_graphs import DOUBLE, file, node, numbers, whole  # noqa: E402  (it needs onnx)
 
 AXES = {"none": np.zeros(0, dtype=np.int64), "points": np.array([0])}
 RIGHT: dict[str, bytes] = {
@@ -38,6 +39,19 @@ RIGHT: dict[str, bytes] = {
         {},
     ),
     "a slope left out is the float32 number": file([node("LeakyRelu", ["x"])], {}, kind=DOUBLE),
+    "a slice downwards from before the first entry has it": file(
+        [
+            node("Slice", ["k", "before", "far", "zero", "down"], "first"),
+            node("Concat", ["k", "first"], "long", axis=0),
+            node("Slice", ["long", "last", "end"], "turned"),
+            node("Add", ["x", "turned"]),
+        ],
+        {
+            "k": numbers(1, 2, 3),
+            **{name: whole(at) for name, at in [("before", -10), ("far", -20), ("zero", 0), ("down", -1)]},
+            **{name: whole(at) for name, at in [("last", -3), ("end", 2**31 - 1)]},
+        },
+    ),
     "a count that cancels": file(
         [node("Shape", ["x"], "s"), node("ConstantOfShape", ["s"], "zeros"), node("Add", ["x", "zeros"])], {}
     ),
@@ -103,6 +117,13 @@ def onnx_split() -> bytes:
     return file([parts, node("Relu", ["p"])], {})
 
 
+def onnx_training() -> bytes:
+    """By the number of its results: operator set 13 has no other word for it."""
+    names = ["y", "mean", "var", "saved mean", "saved var"]
+    norm = onnx.helper.make_node("BatchNormalization", ["x", "s", "s", "s", "s"], names)
+    return file([norm], {"s": numbers(1, 1, 1)}, version=13)
+
+
 def quotient(a: Any, b: Any, op: str = "Div") -> bytes:
     nodes = [node(op, ["a", "b"], "q"), node("Cast", ["q"], "k", to=1), node("Add", ["x", "k"])]
     return file(nodes, {"a": np.array([a]), "b": np.array([b])})
@@ -118,6 +139,7 @@ WRONG |= {
     "no number to add": file([node("Add", ["x", "k"])], {"k": numbers(np.nan)}),
     "infinity taken away": file([node("Sub", ["x", "k"])], {"k": numbers(np.inf)}),
     "more parts than outputs": onnx_split(),
+    "a batch normalised by itself": onnx_training(),
     "a mean in float64": file(
         [node("BatchNormalization", ["x", "s", "s", "m", "m"])], {"s": numbers(1, 1, 1), "m": np.full(3, 0.1)}
     ),
@@ -274,3 +296,12 @@ def test_constants_of_a_program_are_what_torch_makes_of_them(name: str, batch: i
         wanted = model(x)
         found = read_network(path)(x.expand(batch, 3))
     assert torch.equal(found, wanted.expand(batch, -1))
+
+
+def test_what_a_rule_writes_has_the_shape_that_onnx_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "Slice", lambda write, args, settings: args[0])
+    places = {"zero": whole(0), "one": whole(1), "two": whole(2)}
+    nodes = [node("Slice", ["x", "zero", "two", "one"], "u"), node("ReduceSum", ["u", "one"])]
+    (tmp_path / "net.onnx").write_bytes(file(nodes, places))
+    with pytest.raises(OnelayerError, match="its shape is"):
+        read_network(tmp_path / "net.onnx")

@@ -23,11 +23,13 @@ from onelayer.network.builder import Known, NetworkWriter, Value, moved
 from onelayer.network.counts import mixed
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.onnx_rules import RULES
-from onelayer.network.onnx_tables import ATTRIBUTES, FOLDED
+from onelayer.network.onnx_tables import ATTRIBUTES, BESIDE, FOLDED
+from onelayer.network.stated import need_sides
 
 MAX_BYTES = 2**31  # what protocol buffers can be
 MAX_NODES = 2**14  # as many steps as a program may have
 OLDEST = 13  # operator set: before, softmax had another meaning
+Sides = dict[str, list[int | None]]  # of every array by its name; None where one is not known
 KINDS = {1: torch.float32, 11: torch.float64}  # TensorProto.FLOAT and DOUBLE
 
 
@@ -41,8 +43,8 @@ def read_onnx(path: Path) -> RecordedNetwork:
         raise FileError(f"{path} is not an ONNX file") from error
     try:
         _need_plain(model, onnx.defs.onnx_opset_version())
-        _need_valid(onnx, model)
-        return _network(model.graph, onnx.numpy_helper.to_array)
+        sides = _inferred(onnx, model)
+        return _network(model.graph, onnx.numpy_helper.to_array, sides)
     except OnelayerError as error:
         raise FileError(f"{path}: {error}") from error
     except (ValueError, IndexError, TypeError, KeyError, AttributeError, MemoryError) as error:
@@ -68,20 +70,31 @@ def _need_no_default(model: Any) -> None:
         raise FileError(f"the input {min(given)[:40]!r} has a default that a caller may replace; one input is read")
 
 
-def _need_valid(onnx: Any, model: Any) -> None:
-    """It is what ONNX says a model is: what is not has no meaning that a network could share."""
+def _inferred(onnx: Any, model: Any) -> Sides:
+    """The shapes that ONNX itself finds, of a model that is what it says a model is.
+
+    What is not has no meaning that a network could share.
+    """
     try:
         shaped = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
         onnx.checker.check_model(shaped)
     except Exception as error:  # of a library that need not be there, and whose errors have no common class
         line = first_line(error, 120)
         raise FileError(f"it is not valid ONNX ({line})") from error
+    found = [
+        item for item in (*shaped.graph.value_info, *shaped.graph.output) if item.type.tensor_type.HasField("shape")
+    ]
+    return {item.name: [_side(axis) for axis in item.type.tensor_type.shape.dim] for item in found}
 
 
-def _network(graph: Any, to_array: Callable[[Any], Any]) -> RecordedNetwork:
-    network = _of_points(graph, to_array, None)
+def _side(axis: Any) -> int | None:
+    return int(axis.dim_value) if axis.HasField("dim_value") else None
+
+
+def _network(graph: Any, to_array: Callable[[Any], Any], sides: Sides) -> RecordedNetwork:
+    network = _of_points(graph, to_array, None, sides)
     # Of batches of any size batches.py has shown it; two points, run symbolically, are held against what it allowed.
-    if _any_batch(graph) and not apart(network, _of_points(graph, to_array, PAIR)):
+    if _any_batch(graph) and not apart(network, _of_points(graph, to_array, PAIR, {})):
         mixed()
     return network
 
@@ -100,7 +113,7 @@ def _input(graph: Any) -> Any:
     return inputs[0]
 
 
-def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -> RecordedNetwork:
+def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None, sides: Sides) -> RecordedNetwork:
     """The network of one point, or that of so many together, (points, *shape) to (points, *outputs)."""
     # An empty name stands for an optional input that is not given.
     known: dict[str, Any] = {"": None}
@@ -115,7 +128,7 @@ def _of_points(graph: Any, to_array: Callable[[Any], Any], points: int | None) -
         write = NetworkWriter((points, *shape), kind)
         known[point.name] = moved(write.point, lambda v: v[0])
     batch = Batch(point.name) if points is None and _any_batch(graph) else None
-    _run_all(write, graph, known, to_array, batch)
+    _run_all(write, graph, known, to_array, batch, sides)
     if batch is not None:
         batch.need_rows(graph.output[0].name)
     result = _result(graph, known)
@@ -131,16 +144,41 @@ def _result(graph: Any, known: dict[str, Any]) -> Known:
 
 
 def _run_all(
-    write: NetworkWriter, graph: Any, known: dict[str, Any], to_array: Callable[[Any], Any], batch: Batch | None
+    write: NetworkWriter,
+    graph: Any,
+    known: dict[str, Any],
+    to_array: Callable[[Any], Any],
+    batch: Batch | None,
+    sides: Sides,
 ) -> None:
-    """Every node in the order of the file; what each writes becomes known, once."""
+    """Every node in the order of the file; what each writes becomes known, once, and has the shape that ONNX finds."""
     for node in graph.node:
         results = _run(write, node, known, to_array, batch)
+        _need_written(node, results)
         # An output without a result, as the mask of a dropout, is refused where it is read.
         for name, value in zip(node.output, results, strict=False):
             if name in known:
                 raise FileError(f"two nodes write {name[:40]!r}")
+            need_sides(node.op_type, value, _apart_from_points(sides.get(name), name, batch))
             known[name] = value
+
+
+def _need_written(node: Any, results: Sequence[Known]) -> None:
+    """What a node writes beside the results of its rule may change what it means.
+
+    A normalisation that also writes the statistics of its batch normalises by them.
+    """
+    wanted = sum(map(bool, node.output))
+    if wanted > len(results) and node.op_type not in BESIDE:
+        raise UnsupportedOperation(node.op_type[:40], f"with {wanted} results")
+
+
+def _apart_from_points(sides: list[int | None] | None, name: str, batch: Batch | None) -> list[int | None] | None:
+    """The sides without that of the points, which is another one in every batch."""
+    lie = None if batch is None else batch.lies.get(name)
+    if sides is None or lie is None:
+        return sides
+    return [None if at == lie.axis else side for at, side in enumerate(sides)]
 
 
 def _array(item: Any, to_array: Callable[[Any], Any]) -> Any:

@@ -333,9 +333,9 @@ def sliced(write: NetworkWriter, args: list[Any], settings: dict[str, Any]) -> K
     steps = axes_of(args, {}, 4) or [1] * len(starts)
     index = [slice(None)] * len(args[0].shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        # Exporters write the smallest integer for "down to the first": Python says None.
-        last = None if step < 0 and end < -(2**31) else end
-        index[axis] = slice(start, last, step)
+        # Downwards ONNX begins with the first entry where Python has none, and ends by the smallest integer, not None.
+        first = max(start, -args[0].shape[axis]) if step < 0 else start
+        index[axis] = slice(first, None if step < 0 and end < -(2**31) else end, step)
     return moved(args[0], lambda v: v[tuple(index)])
 
 

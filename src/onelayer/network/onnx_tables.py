@@ -64,6 +64,8 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "Equal": np.equal,
     "Where": np.where,
 }
+# Operators whose first result is the same whatever else they write: a mask, or statistics.
+BESIDE = ("Dropout", "LayerNormalization")
 # Attributes that the rules know; another one would change what a node means and is refused.
 ATTRIBUTES: dict[str, set[str]] = {
     **{name: {"axis"} for name in ("Softmax", "Flatten", "Gather", "Concat")},

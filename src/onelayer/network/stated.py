@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,3 +56,12 @@ def need_stated(build: NetworkWriter, name: str, value: Any, shape: Sequence[Any
         raise UnsupportedOperation(name[:60], f"it is {kind} here, and another format there")
     if tuple(value.shape) != tuple(shape):
         raise UnsupportedOperation(name[:60], f"its shape is {tuple(value.shape)} here, and {tuple(shape)} there")
+
+
+def need_sides(name: str, value: Any, sides: Sequence[int | None] | None) -> None:
+    """What a rule made of an operation has the sides that are known of its result; None: nothing is."""
+    if sides is None or value is None:
+        return
+    own = np.shape(value) if not isinstance(value, Value) else value.shape
+    if len(own) != len(sides) or any(side not in (None, here) for here, side in zip(own, sides, strict=True)):
+        raise UnsupportedOperation(name[:40], f"its shape is {own} here, and {tuple(sides)} there")
