@@ -56,6 +56,16 @@ def test_what_cancels_or_counts_zero_times_has_to_have_a_value(text: str, nothin
         superpose(text.format(nothing), Box([0.0] * 3, [1.0] * 3), 1e-2)
 
 
+def test_a_singularity_that_only_one_sum_shows_stays_one() -> None:
+    # Both are x1 - x2 - c, and f divides 0 by 0 where it vanishes; written as one sum it is sinrel of its square.
+    text = "sin(((x1 - x2) - 0.1234375)**2)/((x1 - 0.1234375) - x2)**2 + exp(x1**2 + x2**2)"
+    with pytest.raises(OnelayerError, match="is not shown to have a value"):
+        superpose(text, Box([0.0, 0.0], [1.0, 1.0]), 1e-2)
+    # Recognised by the language itself, and without a value only for whoever divides.
+    known = "sin((x1 - x2)**2)/(x1 - x2)**2 + exp(x1**2 + x2**2)"
+    assert superpose(known, Box([0.0, 0.0], [1.0, 1.0]), 1e-2).certificate.proved
+
+
 def test_what_cancels_may_end_where_its_values_do() -> None:
     text = "exp(x1**2 + x2**2 + 0*sqrt(x1) + 0*log(x2**2 - x2 + 0.26))"
     assert superpose(text, Box([0.0, 0.0], [1.0, 1.0]), 1e-2).certificate.proved

@@ -20,7 +20,7 @@ from onelayer.float64 import UNIT
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.atoms import Atoms, embedded_atoms
-from onelayer.lemmas.forward import SLACK, UP, rounding_of, sum_slack, upper_bound, widened
+from onelayer.lemmas.forward import SLACK, UP, range_of_sum, rounding_of, upper_bound, widened
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.streams import Forms, last_norm_error, outer_coefficients, unit_forms
 from onelayer.lemmas.units import ramps_of, steepest_slope
@@ -130,15 +130,10 @@ class _CompositionProof:
             w = self.weights(k, place)
             one = w * self.atoms.true_low.reshape(-1)
             other = w * self.atoms.true_high.reshape(-1)
-            sizes = np.abs(one) + np.abs(other)
-            slack = sum_slack(len(w), sizes.sum())
-            low = np.minimum(one, other)
-            high = np.maximum(one, other)
-            least = low.sum() - slack
-            # Signs survive rounding: a sum of numbers >= 0 is >= 0.
-            lows.append(max(least, 0.0) if (low >= 0).all() else least)
-            highs.append(high.sum() + slack)
-        return float(min(lows)), float(max(highs))
+            low, high = range_of_sum(np.minimum(one, other), np.maximum(one, other))
+            lows.append(low)
+            highs.append(high)
+        return min(lows), max(highs)
 
     def _outer(self, k: int) -> OuterRamps:
         """Knots and slopes read off the forms at one position, then compared with g_k."""

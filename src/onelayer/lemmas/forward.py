@@ -61,6 +61,17 @@ def sum_slack(count: int, size: float) -> float:
     return 4 * (count + 2) * (UNIT * size + sys.float_info.min)
 
 
+def range_of_sum(low: Floats, high: Floats) -> tuple[float, float]:
+    """Bounds of a sum of products between these rounded ends, whatever its order."""
+    slack = sum_slack(len(low), float((np.abs(low) + np.abs(high)).sum()))
+    bottom = float(low.sum()) - slack
+    top = float(high.sum()) + slack
+    # Signs survive rounding: a sum of numbers >= 0 is >= 0.
+    bottom = max(bottom, 0.0) if bool((low >= 0).all()) else bottom
+    top = min(top, 0.0) if bool((high <= 0).all()) else top
+    return bottom, top
+
+
 def upper_bound(value: float) -> float:
     """A bound as it may be stated: what is no number bounds nothing."""
     if value != value:

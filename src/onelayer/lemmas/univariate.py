@@ -222,7 +222,18 @@ def has_values(formula: Formula, low: float, high: float) -> bool:
     edges = _edges(low, high, RANGE_BOXES)
     left = edges[:-1, None]
     right = edges[1:, None]
-    value = evaluate_hulled(formula, variables(left, right, ORDER), left, right)
-    # At the end of a root there is a value and no Taylor model, which intervals know.
-    defined = torch.isfinite(value.rem) | surely_defined(formula, left, right)
-    return bool(defined.all())
+    for _ in range(ROUNDS):
+        value = evaluate_hulled(formula, variables(left, right, ORDER), left, right)
+        # At the end of a root there is a value and no Taylor model, which intervals know.
+        undecided = ~(torch.isfinite(value.rem) | surely_defined(formula, left, right))
+        if not bool(undecided.any()):
+            return True
+        left = left[undecided]
+        right = right[undecided]
+        middle = left / 2 + right / 2
+        exhausted = (middle <= left) | (middle >= right)
+        if len(left) > MANY or bool(exhausted.any()):
+            return False
+        left = torch.cat([left, middle])
+        right = torch.cat([middle, right])
+    return False

@@ -45,11 +45,15 @@ class FormulaTerm:
 
 
 class Recogniser:
-    """One formula taken apart on a box; ``affine`` admits only the variables themselves inside the sums."""
+    """One formula taken apart on a box; ``affine`` admits only the variables themselves inside the sums.
 
-    def __init__(self, formula: Formula, box: Box, *, affine: bool) -> None:
+    Written in one sum, a quotient may show a removable singularity that f does not have; ``cancels`` removes it.
+    """
+
+    def __init__(self, formula: Formula, box: Box, *, affine: bool, cancels: bool = True) -> None:
         self.formula = formula
         self.affine = affine
+        self.cancels = cancels
         self.low = box.lower.flatten().tolist()
         self.high = box.upper.flatten().tolist()
         self.nodes = formula.nodes
@@ -63,6 +67,9 @@ class Recogniser:
             self.exact.append(self._rational(node))
             self.separable.append(self._separable(at, node))
 
+    def _tape(self) -> Tape:
+        return Tape(cancels=self.cancels)
+
     def singles(self) -> list[tuple[int, Formula]]:
         """The largest parts of one variable each, written in x1, and their variables."""
         needed = set(self.formula.outputs)
@@ -73,7 +80,7 @@ class Recogniser:
         for at in sorted(needed):
             if len(self.used[at]) == 1:
                 (variable,) = self.used[at]
-                tape = Tape()
+                tape = self._tape()
                 found.append((variable, function_of(tape, self._single(tape, at))))
         return found
 
@@ -186,7 +193,7 @@ class Recogniser:
             return [self._constant_term(coefficient, at)]
         _, base = gates[0]
         unit = _common_scale(base.parts.values())
-        tape = Tape()
+        tape = self._tape()
         s = tape.variable(0)
         replaced = {}
         for gate, found in gates:
@@ -207,7 +214,7 @@ class Recogniser:
 
     def _constant_term(self, coefficient: Fraction, at: int) -> FormulaTerm:
         """A term without variables that is no rational number, such as pi: added to a sum of nothing."""
-        tape = Tape()
+        tape = self._tape()
         constant = self.rewrite(tape, at, {})
         value = affine_of(tape, coefficient, constant, Fraction(0))
         outer = tape.add("add", tape.variable(0), value)
@@ -270,7 +277,7 @@ class Recogniser:
             return self._squares(coefficient, *factors)
         if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k in factors):
             return []
-        tape = Tape()
+        tape = self._tape()
         product = tape.add("exp", tape.variable(0))
         outer = affine_of(tape, coefficient, product, Fraction(0))
         logarithms = tuple(map(self._logarithm, factors))
@@ -278,14 +285,14 @@ class Recogniser:
 
     def _logarithm(self, at: int) -> tuple[int, Formula, Fraction]:
         """log of a positive function of one variable, and that variable."""
-        own = Tape()
+        own = self._tape()
         value = own.add("log", self._single(own, at))
         # A factor without variables is a constant function of the first one.
         (variable,) = self.used[at] or {0}
         return variable, function_of(own, value), Fraction(1)
 
     def _positive(self, at: int) -> bool:
-        tape = Tape()
+        tape = self._tape()
         (variable,) = self.used[at] or {0}
         formula = function_of(tape, self._single(tape, at))
         least, _ = range_of(formula, self.low[variable], self.high[variable])
@@ -308,7 +315,7 @@ class Recogniser:
                 made.append(self._linear_term({}, factor * both.constant * both.constant))
                 continue
             unit = _common_scale(both.parts.values())
-            tape = Tape()
+            tape = self._tape()
             s = affine_of(tape, unit, tape.variable(0), both.constant)
             square = tape.add("pow", s, value=2)
             value = affine_of(tape, factor, square, Fraction(0))
@@ -329,7 +336,7 @@ class Recogniser:
 
     def _linear_term(self, parts: Sum, constant: Fraction) -> FormulaTerm:
         unit = _common_scale(parts.values())
-        tape = Tape()
+        tape = self._tape()
         outer = affine_of(tape, unit, tape.variable(0), constant)
         return FormulaTerm(function_of(tape, outer), self._inner(parts, unit))
 
@@ -337,7 +344,7 @@ class Recogniser:
         found = []
         for at, weight in parts.items():
             (variable,) = self.used[at]
-            tape = Tape()
+            tape = self._tape()
             atom = function_of(tape, self._single(tape, at))
             found.append((variable, atom, weight / unit))
         return tuple(found)

@@ -32,6 +32,7 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Atom
 from onelayer.lemmas.composition import composition_error
+from onelayer.lemmas.forward import range_of_sum, widened
 from onelayer.lemmas.univariate import at, has_values, range_of
 from onelayer.observer import Observer, observing
 from onelayer.proof.recorded import understood
@@ -212,7 +213,12 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
         return []
     if len(box.shape) not in (1, 2):
         raise OnelayerError(f"a sequence has shape (n,) or (n, d), got {tuple(box.shape)}")
-    recogniser = Recogniser(formula, box, affine=False)
+    return _of_outputs(Recogniser(formula, box, affine=False))
+
+
+def _of_outputs(recogniser: Recogniser) -> list[tuple[int, FormulaTerm]]:
+    """The terms that a formula is taken apart into."""
+    formula = recogniser.formula
     found = []
     for output in range(len(formula.outputs)):
         made, rest = recogniser.terms(output)
@@ -229,21 +235,23 @@ def _terms(target: Target, box: Box) -> list[tuple[int, FormulaTerm]]:
 def _need_values(formula: Formula, box: Box) -> None:
     """OnelayerError unless f is shown to have a value all over the box: what its superposition has shows only its own.
 
-    Lemma. Of f the superposition leaves out parts of one variable alone, which cancel or count zero times. What several
-    variables reach is linear in parts of one variable, or stands in an outer function, whose bound shows its values.
+    Lemma. Of f the superposition leaves out parts of one variable alone, which cancel or count zero times, and
+    singularities that can be removed once several sums are written as one. f has a value where the largest parts of one
+    variable have, and the outer functions of the sums with nothing removed.
     """
     if defined_on(formula, box):
         return
     low = box.lower.flatten().tolist()
     high = box.upper.flatten().tolist()
-    recogniser = Recogniser(formula, box, affine=False)
+    recogniser = Recogniser(formula, box, affine=False, cancels=False)
     # Tokens mostly share their functions and intervals: each is looked at once.
     parts = {(str(part), low[at], high[at]): part for at, part in recogniser.singles()}
+    _, terms = _placed(_of_outputs(recogniser), box)
+    parts |= {(str(term.outer), term.low, term.high): term.outer for term in terms}
     for (text, *ends), part in parts.items():
-        if not has_values(part, *ends):
-            raise OnelayerError(
-                f"'{text[:80]}' is not shown to have a value for every x1 from {ends[0]!r} to {ends[1]!r}"
-            )
+        if not has_values(part, *widened(*ends)):
+            shown = f"every x1 from {ends[0]!r} to {ends[1]!r}"
+            raise OnelayerError(f"'{text[:80]}', a part of f, is not shown to have a value for {shown}")
 
 
 def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom], list[PlacedTerm]]:
@@ -282,14 +290,12 @@ def _exactly(weight: Fraction) -> float:
 
 def _range(weights: Array, atoms: list[Atom], box: Box) -> tuple[float, float]:
     """The values that a weighted sum of atoms takes."""
-    low = 0.0
-    high = 0.0
+    ends = []
     for column, atom in zip(weights.T, atoms, strict=True):
         least, most = range_of(atom.formula, *_interval(box, atom.coordinate))
-        ends = np.stack([column * least, column * most])
-        low += float(ends.min(0).sum())
-        high += float(ends.max(0).sum())
-    return low, high
+        ends.append(np.stack([column * least, column * most]))
+    both = np.concatenate(ends, axis=1)  # (2, atoms n)
+    return range_of_sum(both.min(0), both.max(0))
 
 
 def extreme(formula: Formula, box: Box) -> Callable[..., Approximation] | None:
