@@ -42,6 +42,14 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return lines[0]
 
 
+@pytest.fixture(autouse=True)
+def heard_as_usual() -> Iterator[None]:
+    """What is started in the background by a shell ignores the signal of Ctrl-C, the tests as well."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ol.approximate("sin(3*x)", ol.Box([0], [1]), 1e-2).save(tmp_path_factory.mktemp("saved") / "layer")
