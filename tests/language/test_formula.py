@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from formula_values import formula_values
+from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError
+from onelayer.language.balls import in_balls
 from onelayer.language.formula import parse
+from onelayer.taylor.hull import defined_on
 
 FORMULAS = [
     "sin(x1) + sin(x2)",
@@ -227,3 +230,31 @@ def test_variables_and_parts_may_have_the_soft_names() -> None:
 @pytest.mark.parametrize("text", ["x**0.75", "x**0.25", "x**1.125"])
 def test_quarters_and_eighths_of_powers_reach_down_to_zero(text: str) -> None:
     assert parse(text)(torch.zeros(1, dtype=torch.float64)).item() == 0.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "interp({}, [0], [1])",
+        "interp({}, [0, 2], [1, 1])",
+        "{}**0",
+        "0*{}",
+        "{0} - {0}",
+        "where({} > 0, 1, 1)",
+        "max({0}, {0})",
+    ],
+)
+def test_what_does_not_change_the_value_has_to_have_one(text: str) -> None:
+    # The logarithm has no value at -1, and a function of it none either: a line through one place had.
+    formula = parse(text.format("log(x)"), 1)
+    at_minus_one, at_two = (in_balls(formula, [x])[0] for x in (-1.0, 2.0))
+    assert not at_minus_one.is_finite()
+    assert at_two.is_finite()
+    assert not defined_on(formula, Box([-1.0], [2.0]))
+    assert defined_on(formula, Box([1.0], [2.0]))
+
+
+def test_a_line_through_one_place_is_flat() -> None:
+    assert parse("interp(x, [3], [7])", 1) == parse("7", 1)
+    x = torch.tensor([[0.5], [2.0], [50.0]], dtype=torch.float64)
+    assert torch.equal(parse("interp(log(x), [1], [7])", 1)(x), torch.full((3,), 7.0, dtype=torch.float64))

@@ -140,7 +140,9 @@ def interpolate(tape: Tape, x: int, places: Sequence[int], values: Sequence[int]
         rise = tape.add("sub", high, low)
         run = tape.add("sub", stop, start)
         slopes.append(tape.add("div", rise, run))
-    # s_0 - 0, then s_k - s_{k-1}, then 0 - s_last; none for a single place.
+    # A line through one place is flat, and has a value where x has one.
+    slopes = slopes or ([] if tape.total[x] else [tape.number(0)])
+    # s_0 - 0, then s_k - s_{k-1}, then 0 - s_last.
     bends = slopes[:1]
     bends += [tape.add("sub", after, before) for before, after in pairwise(slopes)]
     bends += [tape.add("neg", slope) for slope in slopes[-1:]]
