@@ -12,7 +12,7 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +233,11 @@ def _entry(entry: Any, where: str) -> tuple[np.dtype[Any], tuple[int, ...], tupl
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that a reader sees the old content or the new one, never a part; makes folders."""
+    """Write ``data`` to ``path`` so that a reader sees the old content or the new one, never a part; makes folders.
+
+    A device, a pipe or a socket of that name is refused: the move would put a file in its place.
+    """
+    _need_replaceable(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,3 +257,25 @@ def replace_file(path: Path, data: bytes) -> None:
             reason = error.strerror or error
             raise FileError(f"cannot write {path}: {reason}; choose a folder you can write to") from error
         raise
+
+
+def _need_replaceable(path: Path) -> None:
+    """Nothing, a regular file or a link to one; a folder is refused by the system."""
+    try:
+        mode = os.stat(path).st_mode
+    # Nothing has that name, or the reason comes out on writing.
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileError(f"cannot write {path}: it is not a regular file; choose another name")
+
+
+def replace_files(folder: Path, write: Callable[[Path], object]) -> None:
+    """The files that ``write`` makes in the folder that it is given, each put whole into ``folder``.
+
+    For libraries that write to files themselves: they would wait for the reader of a pipe, and leave halves behind.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        write(Path(place))
+        for file in sorted(Path(place).iterdir()):
+            replace_file(folder / file.name, file.read_bytes())

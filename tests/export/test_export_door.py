@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,27 @@ def test_without_a_compiler_nothing_is_compared(tmp_path: Path, monkeypatch: pyt
     exported = export(line(1.0, Box([0.0], [1.0])), to="c", out=tmp_path)
     assert math.isnan(exported.difference)
     assert "not run: no C compiler was found" in str(exported)
+
+
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [
+        ("torch", "config.json"),
+        ("torch", "stock.py"),
+        ("torch", "model.safetensors"),
+        ("hf", "config.json"),
+        ("hf", "model.safetensors"),
+        ("coq", "certificate.v"),
+    ],
+)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_lies_where_a_file_is_to_go_is_one_line(
+    to: str, name: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """A pipe was waited for without end, and a folder was an error of another library."""
+    if to in EXTRAS:
+        pytest.importorskip(EXTRAS[to], reason=f"the extra {to} is not installed")
+    make(tmp_path / name)
+    with pytest.raises(OnelayerError, match=f"cannot write .*{name}"):
+        export(line(1.0, Box([0.0], [1.0])), to=to, out=tmp_path)
+    assert not (tmp_path / name).is_file()

@@ -87,3 +87,13 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     file.write_text("hello\n")
     with pytest.raises(FileError, match="line 1"):
         run(file)
+
+
+def test_rows_are_read_from_files_alone(tmp_path: Path) -> None:
+    """A pipe was waited for without end."""
+    os.mkfifo(tmp_path / "rows.jsonl")
+    with pytest.raises(FileError, match="not a regular file"):
+        run(tmp_path / "rows.jsonl")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    with pytest.raises(FileError, match="line 1"):
+        run(tmp_path / "deep.jsonl")

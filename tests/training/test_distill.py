@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -169,3 +176,73 @@ def test_bad_input_is_one_line(arguments: tuple[object, ...], options: dict[str,
     with pytest.raises(OnelayerError, match=message) as caught:
         ol.distill(*arguments, **options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+# The folder of a sentence encoder comes from anybody: what lies in it is read, or refused in one line.
+CONFIG = {"num_attention_heads": 4, "layer_norm_eps": 1e-12}
+
+
+def folder(path: Path, config: Any = CONFIG, **changes: torch.Tensor | None) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    state = {name: value for name, value in (bert_state() | changes).items() if value is not None}
+    safetensors.torch.save_file(state, path / "model.safetensors")
+    return path
+
+
+def test_a_folder_of_links_is_read(tmp_path: Path) -> None:
+    """The cache of Hugging Face is one."""
+    original = folder(tmp_path / "blobs")
+    (tmp_path / "snapshot").mkdir()
+    for file in original.iterdir():
+        (tmp_path / "snapshot" / file.name).symlink_to(file)
+    found = SentenceEncoder.from_folder(tmp_path / "snapshot")
+    assert found(torch.tensor([[3, 5, 0]])).shape == (1, 16)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        [],
+        "[" * 9999,
+        {"num_attention_heads": 0, "layer_norm_eps": 1e-12},
+        {"num_attention_heads": "4", "layer_norm_eps": 1e-12},
+        {"num_attention_heads": 4, "layer_norm_eps": "x"},
+        {"num_attention_heads": 5, "layer_norm_eps": 1e-12},
+    ],
+)
+def test_settings_that_are_none(config: Any, tmp_path: Path) -> None:
+    refused(folder(tmp_path, config))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder.layer.1.output.dense.bias": None},
+        {"encoder.layer.x.output.dense.bias": torch.zeros(3)},
+        {"embeddings.LayerNorm.weight": torch.zeros(3)},
+        {"embeddings.word_embeddings.weight": torch.zeros(())},
+        {"embeddings.word_embeddings.weight": torch.zeros(0, 16)},
+        {"embeddings.token_type_embeddings.weight": torch.zeros(0, 16)},
+    ],
+)
+def test_weights_that_do_not_fit(changes: dict[str, torch.Tensor | None], tmp_path: Path) -> None:
+    refused(folder(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.write_bytes(b"\xff{}")])
+def test_files_that_are_none(name: str, make: Callable[[Path], Any], tmp_path: Path) -> None:
+    if name == "tokenizer.json":
+        pytest.importorskip("tokenizers")
+    place = folder(tmp_path) / name
+    place.unlink(missing_ok=True)
+    make(place)
+    refused(tmp_path)
+
+
+def refused(path: Path) -> None:
+    with pytest.raises(OnelayerError) as raised:
+        SentenceEncoder.from_folder(path)
+    assert "\n" not in str(raised.value)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from onelayer.disk import as_path, replace_file
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Expression, formula_text, number
 from onelayer.export.coq_plan import DirectionGroup, Problem, average_logit, cuts, plan
@@ -52,10 +53,9 @@ def to_coq(
     """
     if integers not in INTEGERS:
         raise OnelayerError(f"integers must be one of {', '.join(INTEGERS)}, got {integers!r}")
-    path = Path(path)
+    path = as_path(path)
     text = certificate_text(a, eps, integers)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="ascii")
+    replace_file(path, text.encode("ascii"))
     return path
 
 

@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from onelayer.disk import as_path, replace_file, replace_files
 from onelayer.errors import FileError, OnelayerError
 from onelayer.export import stock
 from onelayer.export.c import to_c
@@ -103,7 +104,7 @@ def export(
     own = source_of(source)
     try:
         options = Options(integers, guard, named)
-        path, run = WRITERS[to](source, Path(out), options)
+        path, run = WRITERS[to](source, as_path(out), options)
     except OSError as error:
         raise FileError(f"cannot write {out}: {error.strerror or error}") from error
     points = _samples(own)
@@ -159,12 +160,10 @@ def _write_torch(a: Exportable, out: Path, options: Options) -> tuple[Path, Run]
     assert isinstance(layer, StockLayer)
     source = source_of(a)
     layer.arguments |= carried(options.guard, source.domain, source.model.dtype)
-    out.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.contiguous() for name, tensor in layer.state_dict().items()}
-    safetensors.torch.save_file(state, out / "model.safetensors")
-    (out / "config.json").write_text(json.dumps(layer.arguments, indent=2) + "\n")
-    code = Path(stock.__file__).read_text()
-    (out / "stock.py").write_text(code)
+    replace_file(out / "model.safetensors", safetensors.torch.save(state))
+    replace_file(out / "config.json", (json.dumps(layer.arguments, indent=2) + "\n").encode())
+    replace_file(out / "stock.py", Path(stock.__file__).read_bytes())
     return out, stock.load(out)
 
 
@@ -190,7 +189,7 @@ def _write_huggingface(a: Exportable, out: Path, options: Options) -> tuple[Path
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model.save_pretrained(out)
+        replace_files(out, model.save_pretrained)
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -19,7 +19,7 @@ import torch
 from matplotlib.figure import Figure
 
 from onelayer import __version__
-from onelayer.disk import replace_file, spelled_out
+from onelayer.disk import read_bounded, replace_file, spelled_out, strict_json
 from onelayer.errors import FileError
 from onelayer.paper.finding import UNCONFIRMED, VERDICTS, Check, Experiment, Finding, Picture, Setting
 from onelayer.pictures.live_page import live_data
@@ -28,6 +28,7 @@ FORMAT = 4  # of the results on disk; a new number runs all experiments again
 RESULTS, FIGURES, PARTS = "results", "figures", "parts"
 FIGURE_DPI = 150  # sharp on a page of 16 cm
 MOST_LIVE = 300_000  # bytes of one layer: the page with all of them stays below a few megabytes
+MOST_BYTES = 2**26  # of one record
 AND = "; "
 FIELDS = {
     "format",
@@ -128,8 +129,9 @@ def _png(figure: Figure) -> bytes:
 def read_record(folder: Path, experiment: Experiment) -> Record | None:
     """The saved result with all its figures, or None if there is none or it is not whole."""
     try:
-        record = json.loads(_path(folder, experiment.key).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        path = _path(folder, experiment.key)
+        record = strict_json(read_bounded(path, MOST_BYTES), path.name)
+    except FileError:
         return None
     if not isinstance(record, dict) or not set(record) >= FIELDS or record["format"] != FORMAT:
         return None

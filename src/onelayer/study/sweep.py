@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from joblib import Parallel, delayed
 
+from onelayer.disk import read_if_there
 from onelayer.errors import FileError, OnelayerError
 from onelayer.observer import Observer, Stopped, observing
 
 Cell = Mapping[str, Any]
 Row = dict[str, Any]
 KEY = "cell"
+MOST_BYTES = 2**30  # of the rows of one sweep
 
 
 def sweep(
@@ -66,11 +68,12 @@ def cell_key(cell: Cell) -> str:
 def read_rows(path: str | os.PathLike[str]) -> dict[str, Row]:
     """Rows by key. A last line without its end was being written when the process died, and does not count."""
     file = Path(path)
-    if not file.exists():
+    data = read_if_there(file, MOST_BYTES)
+    if data is None:
         return {}
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
         raise FileError(f"cannot read {file}: {error}") from error
     rows: dict[str, Row] = {}
     for at, line in enumerate(text.splitlines(keepends=True), start=1):
@@ -79,7 +82,7 @@ def read_rows(path: str | os.PathLike[str]) -> dict[str, Row]:
         try:
             row = json.loads(line)
             rows[row[KEY]] = row
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise FileError(f"{file} line {at} is no row of a sweep; move the file away to start anew") from error
     return rows
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from onelayer.errors import FileError, OnelayerError
+from onelayer.disk import as_path, read_bounded, strict_json
+from onelayer.errors import FileError, OnelayerError, told
 
 PAD = 0  # the id of padding in BERT-type vocabularies
+MOST_BYTES = 2**34  # of a file of a teacher
 
 
 class SentenceEncoder(nn.Module):
@@ -45,20 +46,26 @@ class SentenceEncoder(nn.Module):
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> SentenceEncoder:
         """The encoder of config.json, model.safetensors and tokenizer.json (read by the tokenizers library)."""
-        path = Path(folder)
+        path = as_path(folder)
         try:
-            config = json.loads((path / "config.json").read_text())
-            state = load_file(path / "model.safetensors")
+            config = strict_json(_bytes(path / "config.json"), "config.json")
+            state = safetensors.torch.load(_bytes(path / "model.safetensors"))
         except (OSError, ValueError, SafetensorError) as error:
             raise FileError(f"{path} holds no readable encoder (config.json, model.safetensors): {error}") from error
-        encoder = cls(state, heads=config["num_attention_heads"], eps=config["layer_norm_eps"])
-        try:
-            from tokenizers import Tokenizer
-        except ImportError:
-            return encoder
+        encoder = cls(state, **_settings(path, config))
+        encoder._need_whole(path)
         if (path / "tokenizer.json").exists():
-            encoder.tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+            encoder.tokenizer = _tokenizer(path / "tokenizer.json")
         return encoder
+
+    def _need_whole(self, path: Path) -> None:
+        """FileError unless the weights fit each other: the encoder is run once, on one token."""
+        try:
+            with torch.no_grad():
+                self(torch.zeros(1, 1, dtype=torch.long))
+        # A tensor that is not there, sizes that differ, a table of no axes, heads that do not divide the width.
+        except (AttributeError, RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise FileError(f"{path} holds no whole encoder: {told(error)}") from error
 
     def own(self, name: str) -> Tensor:
         """A weight by its name in the files."""
@@ -79,7 +86,10 @@ class SentenceEncoder(nn.Module):
         self.tokenizer.enable_truncation(length)
         self.tokenizer.enable_padding(length=length, pad_id=PAD)
         rows = [item.ids for item in self.tokenizer.encode_batch(list(texts))]
-        return torch.tensor(rows, dtype=torch.long)
+        ids = torch.tensor(rows, dtype=torch.long)
+        if ids.numel() and int(ids.max()) >= len(self.table):
+            raise OnelayerError(f"the tokenizer knows more words than the encoder: it has {len(self.table):,}")
+        return ids
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, n) whole numbers -> (B, d) vectors of length one."""
@@ -133,3 +143,31 @@ class SentenceStudent(nn.Module):
         present = (ids != PAD).to(table.dtype)[..., None]
         out: Tensor = self.layer(torch.cat([table[ids] * present, present], -1))
         return out
+
+
+def _bytes(path: Path) -> bytes:
+    """A file of the folder; the cache of Hugging Face keeps links to its files."""
+    return read_bounded(path.resolve(), MOST_BYTES)
+
+
+def _settings(path: Path, config: Any) -> dict[str, Any]:
+    """Heads and the epsilon of the normalisations."""
+    given = config if isinstance(config, dict) else {}
+    heads, eps = given.get("num_attention_heads"), given.get("layer_norm_eps")
+    if type(heads) is not int or heads < 1 or not isinstance(eps, float) or eps < 0:
+        raise FileError(f"{path}: config.json must say num_attention_heads and layer_norm_eps")
+    return {"heads": heads, "eps": eps}
+
+
+def _tokenizer(path: Path) -> Any:
+    """What the tokenizers library makes of a file, or None without it."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        return None
+    text = _bytes(path)
+    try:
+        return Tokenizer.from_str(text.decode("utf-8"))
+    # The library has no kind of error of its own.
+    except Exception as error:
+        raise FileError(f"{path} is no tokenizer: {told(error)}") from error
