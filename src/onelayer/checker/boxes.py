@@ -11,7 +11,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, coordinate, monomials, whole_power
 from onelayer.checker.attention import Vector
-from onelayer.checker.formula import evaluate
+from onelayer.checker.formula import enclosed
 from onelayer.checker.functions import Kinks, proportion
 from onelayer.checker.quotient import divides, quotients
 from onelayer.language.formula import Formula
@@ -95,10 +95,14 @@ class Prover:
         """The coordinates of a box as variables."""
         return [coordinate(i, a, b, self.order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
 
-    def error(self, x: Sequence[Taylor], t: Vector, kinks: Kinks) -> tuple[list[Taylor], list[arb]]:
-        """Enclosures of the outputs of T - f in real arithmetic, and bounds of the execution's rounding."""
-        f = evaluate(self.formula, x, kinks)
-        return [a - b for a, b in zip(t.items, f, strict=True)], t.errors
+    def error(self, x: Sequence[Taylor], t: Vector, kinks: Kinks) -> list[Gap]:
+        """What is known of each output of T - f."""
+        f = enclosed(self.formula, x, kinks)
+        found = []
+        for a, rounding, (b, (low, high)) in zip(t.items, t.errors, f, strict=True):
+            bottom, top = a.ends()
+            found.append(Gap(a - b, (top - low).max(high - bottom), rounding))
+        return found
 
     def cleared(self, x: Sequence[Taylor], t: Vector) -> Cleared:
         """T D - N and min|D| for each output of a formula that divides; None where it may be undefined."""
@@ -121,34 +125,35 @@ class Prover:
         cleared = self.cleared(x, t) if self.clears_first else None
         if self._bounded_cleared(cleared, t.errors):
             return Found(PROVED)
-        g, rounding = self.error(x, t, kinks)
-        refuted = self._refuted(g, rounding, low, high)
+        gaps = self.error(x, t, kinks)
+        refuted = self._refuted(gaps, low, high)
         if refuted is not None:
             return refuted
-        if self._bounded(g, rounding):
+        if self._bounded(gaps):
             self.clears_first = False
             return Found(PROVED)
         if not self.clears_first:
             cleared = self.cleared(x, t)
-            self.clears_first = self._bounded_cleared(cleared, rounding)
+            self.clears_first = self._bounded_cleared(cleared, t.errors)
             if self.clears_first:
                 return Found(PROVED)
         if 0 < distinct(kinks.open) <= MAX_CASES and self._by_cases(low, high, kinks.open[0], []):
             return Found(PROVED)
-        found = self._open(g, cleared, kinks, low, high)
-        return replace(found, rounding=max(float(r.upper()) for r in rounding))
+        return self._open(gaps, cleared, kinks, low, high)
 
-    def _refuted(self, g: Sequence[Taylor], rounding: Sequence[arb], low: Corner, high: Corner) -> Found | None:
+    def _refuted(self, gaps: Sequence[Gap], low: Corner, high: Corner) -> Found | None:
         """A point where the error is above the limit whatever the rounding: tried are the centre and two corners."""
-        for item, r in zip(g, rounding, strict=True):
+        for gap in gaps:
             for place in (ZERO, arb(1), arb(-1)):
-                gap = climb(item, place).abs_lower() - r
-                if gap > self.limit:
-                    return Found(REFUTED, bound=float(gap), place=steepest(item, place, low, high))
+                least = climb(gap.item, place).abs_lower() - gap.rounding
+                if least > self.limit:
+                    return Found(REFUTED, bound=float(least), place=steepest(gap.item, place, low, high))
         return None
 
-    def _open(self, g: Sequence[Taylor], cleared: Cleared, kinks: Kinks, low: Corner, high: Corner) -> Found:
+    def _open(self, gaps: Sequence[Gap], cleared: Cleared, kinks: Kinks, low: Corner, high: Corner) -> Found:
         """What is known of an undecided box: its bound, its centre, and where to cut it."""
+        g = [gap.item for gap in gaps]
+        rounding = max(float(gap.rounding.upper()) for gap in gaps)
         worst = _largest(g)
         if cleared is not None:
             h = [item.scaled(1 / gap) for item, gap in cleared]
@@ -160,7 +165,7 @@ class Prover:
                 g, worst = h, bound
         centre = max(abs(float(item.c[0].mid())) for item in g)
         axis = _split_axis(g, kinks.open, low, high)
-        return Found(OPEN, axis, worst, centre, blind=not kinks.open and _mostly_remainder(g))
+        return Found(OPEN, axis, worst, centre, rounding=rounding, blind=not kinks.open and _mostly_remainder(g))
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
         """Whether the bound holds on the whole box under either sign of ``kink``, given the signs in ``cases``.
@@ -172,8 +177,7 @@ class Prover:
             assumed = [*cases, (kink, sign)]
             kinks = Kinks(assumed)
             x = self.coordinates(low, high)
-            g, rounding = self.error(x, self.layer(x, kinks), kinks)
-            if self._bounded(g, rounding):
+            if self._bounded(self.error(x, self.layer(x, kinks), kinks)):
                 continue
             full = len(assumed) >= MAX_CASES or not kinks.open
             if full or not self._by_cases(low, high, kinks.open[0], assumed):
@@ -186,9 +190,25 @@ class Prover:
         pairs = zip(cleared, rounding, strict=True)
         return all(below(h, (self.limit - r) * gap, PIECES) for (h, gap), r in pairs)
 
-    def _bounded(self, g: Sequence[Taylor], rounding: Sequence[arb]) -> bool:
-        pairs = zip(g, rounding, strict=True)
-        return all(below(item, self.limit - r, PIECES) for item, r in pairs)
+    def _bounded(self, gaps: Sequence[Gap]) -> bool:
+        return all(gap.below(self.limit) for gap in gaps)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One output of T - f on a box: an enclosure, a bound that the ends of T and of f leave, the execution's rounding.
+
+    Where f is a product with a factor that is all remainder, its ends alone know that it is not negative.
+    """
+
+    item: Taylor
+    most: arb
+    rounding: arb
+
+    def below(self, limit: arb) -> bool:
+        """Whether |T - f| <= limit, rounding included, on the whole box."""
+        room = limit - self.rounding
+        return bool(self.most <= room) or below(self.item, room, PIECES)
 
 
 @dataclass(frozen=True)

@@ -8,33 +8,39 @@ from typing import TypeVar
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
-from onelayer.checker.deadline import need_time
 from onelayer.checker.functions import Ends, Kinks
-from onelayer.checker.intervals import bounded, node_intervals
-from onelayer.checker.operations import CONSTANTS, needed, operation
+from onelayer.checker.intervals import Images, bounded
+from onelayer.checker.operations import CONSTANTS, NOWHERE, needed, operation
 from onelayer.language.formula import Formula, Node
 
 Item = TypeVar("Item")
 
 
 def evaluate(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[Taylor]:
-    """Enclosures of the K outputs for D coordinates ``x``; not finite where one may be undefined.
+    """Enclosures of the K outputs for D coordinates ``x``; not finite where one may be undefined."""
+    return [item for item, _ in enclosed(formula, x, kinks)]
+
+
+def enclosed(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[tuple[Taylor, Ends]]:
+    """Of the K outputs enclosures for D coordinates ``x``, and ends of their values; not finite where undefined.
 
     Beside each Taylor enclosure runs an interval of the same node, which knows that squares are not negative. Both hold
-    every value of the node, so the interval stands in where the enclosure is mostly remainder, or says nothing.
+    every value of the node, so the interval stands in where the enclosure is mostly remainder, or says nothing; and it
+    ends where the enclosure does, if that comes first.
     """
     values: list[Taylor] = []
-    defined: list[bool] = []
-    bounds, surely = node_intervals(formula, [item.ends() for item in x])
+    images = Images(formula, [item.ends() for item in x])
     for at, node in enumerate(formula.nodes):
-        need_time()
-        inside = bounds[node.args[-1]] if node.args else None
+        images.add()
+        inside = images.values[node.args[-1]] if node.args else None
         value = node_value(node, _at(values, node), x, kinks, inside)
-        values.append(_narrowed(value, bounds[at], surely[at]))
+        values.append(_narrowed(value, images.values[at], images.defined[at]))
         ends = [values[arg].ends() for arg in node.args[:1]]
-        defined.append(surely[at] or (value.is_finite() and needed(node, ends, _at(defined, node))))
-    undefined = constant(arb("nan"), x[0].order)
-    return [values[at] if defined[at] else undefined for at in formula.outputs]
+        known = value.is_finite() and needed(node, ends, _at(images.defined, node))
+        if known:
+            images.narrow(values[at].ends())
+    undefined = constant(arb("nan"), x[0].order), NOWHERE
+    return [(values[at], images.values[at]) if images.defined[at] else undefined for at in formula.outputs]
 
 
 def _narrowed(value: Taylor, ends: Ends, surely: bool) -> Taylor:

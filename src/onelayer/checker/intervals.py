@@ -13,25 +13,47 @@ from onelayer.checker.triangles import squared_sides
 from onelayer.language.formula import Formula, Node
 
 
+class Images:
+    """Of the nodes of a formula, one after another, ends of an interval that holds all values for x in intervals.
+
+    ``defined`` says which surely have a value. What is known of a node from elsewhere narrows it for those that follow.
+    """
+
+    def __init__(self, formula: Formula, x: Sequence[Ends]) -> None:
+        self.formula = formula
+        self.x = x
+        self.values: list[Ends] = []
+        self.defined: list[bool] = []
+        self.sides = squared_sides(formula)
+
+    def add(self) -> None:
+        """The next node."""
+        need_time()
+        at = len(self.values)
+        node = self.formula.nodes[at]
+        args = [self.values[arg] for arg in node.args]
+        known = _narrower(node_interval(node, args, self.x), _less_its_square(self.formula, node, self.values))
+        legs = self.sides.get(at)
+        least = None if legs is None else _least_side(*(self.values[leg] for leg in legs))
+        ends = _narrower(known, least)
+        self.values.append(ends)
+        self.defined.append(bounded(ends) and needed(node, args, [self.defined[arg] for arg in node.args]))
+
+    def narrow(self, ends: Ends) -> None:
+        """The last node has a value everywhere, between these ends too."""
+        self.defined[-1] = True
+        known = _narrower(self.values[-1], ends) if bounded(self.values[-1]) else ends
+        # Ends that cross belong to a case without a point.
+        if not known[0] > known[1]:
+            self.values[-1] = known
+
+
 def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     """Ends of intervals that hold the outputs for x in intervals; not finite where one may be undefined."""
-    values, defined = node_intervals(formula, x)
-    return [values[at] if defined[at] else NOWHERE for at in formula.outputs]
-
-
-def node_intervals(formula: Formula, x: Sequence[Ends]) -> tuple[list[Ends], list[bool]]:
-    """Of each node the ends of an interval for x in intervals, and whether it surely has a value."""
-    values: list[Ends] = []
-    defined: list[bool] = []
-    sides = squared_sides(formula)
-    for at, node in enumerate(formula.nodes):
-        need_time()
-        args = [values[arg] for arg in node.args]
-        known = _narrower(node_interval(node, args, x), _less_its_square(formula, node, values))
-        least = _least_side(*(values[leg] for leg in sides[at])) if at in sides else None
-        values.append(_narrower(known, least))
-        defined.append(bounded(values[-1]) and needed(node, args, [defined[arg] for arg in node.args]))
-    return values, defined
+    images = Images(formula, x)
+    for _ in formula.nodes:
+        images.add()
+    return [images.values[at] if images.defined[at] else NOWHERE for at in formula.outputs]
 
 
 def bounded(ends: Ends) -> bool:

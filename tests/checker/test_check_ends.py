@@ -1,0 +1,71 @@
+"""Ends of values run beside the checker's Taylor enclosures, and bound what those alone cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from liar import formulas, places
+from liar.expressions import Unclear, read_values, text
+from onelayer.box import Box
+from onelayer.checker.arithmetic import coordinate
+from onelayer.checker.check import check
+from onelayer.checker.formula import enclosed
+from onelayer.checker.functions import Kinks
+from onelayer.checker.precision import precise
+from onelayer.errors import OnelayerError
+from onelayer.language.formula import parse
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.certify import certify
+from onelayer.result import Approximation
+
+
+@pytest.mark.parametrize("execution", ["model dtype", "real"])
+def test_a_product_with_a_spike_is_not_negative(execution: str, tmp_path: Path) -> None:
+    """Of the spike only [0, 1] is known, and the slope of the other factor times that has both signs."""
+    memory = [PlainMemory(torch.zeros(1, 1).double(), torch.ones(1, 1).double())]
+    model = OneLayerTransformer.packed((2,), (), memory, d_model=1, residual=False, seed=1)
+    with torch.no_grad():
+        model.own("W_R").zero_()
+        model.own("b_R").fill_(1.0402391329610297)
+    f = "log(exp(sin(-0.195 * x1 + x1) + 1)) * exp(-(222222222.2222222 * (x2 + 0.45))**2)"
+    certificate = certify(model, f, Box([0.0, -0.5], [0.1, -0.4]), execution=execution, max_boxes=4)
+    assert certificate.upper < 1.04024
+    report = check(Approximation(model, certificate).save(tmp_path / "proof"))
+    assert report.ok, report.reason
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_ends_hold_all_values(part: int) -> None:
+    """Of random formulas at random points, wherever both are known."""
+    compared = 0
+    for seed in range(60 * part, 60 * part + 60):
+        rng = Random(f"ends {seed}")
+        dim = rng.choice([1, 2])
+        low, high = (places.ordinary if rng.random() < 0.7 else places.sides)(rng, dim)
+        expression = formulas.tree(rng, dim, 3) if rng.random() < 0.7 else formulas.attack(rng, low, high).expression
+        try:
+            formula = parse(text(expression), dim)
+        except OnelayerError:
+            continue
+        with precise():
+            order = rng.randint(1, 4)
+            x = [coordinate(i, a, b, order) for i, (a, b) in enumerate(zip(low, high, strict=True))]
+            ((item, (bottom, top)),) = enclosed(formula, x, Kinks())
+            if not (bottom.is_finite() and top.is_finite()):
+                continue
+            for _ in range(12):
+                point = [min(max(rng.choice([a, b, rng.uniform(a, b)]), a), b) for a, b in zip(low, high, strict=True)]
+                try:
+                    value = read_values(expression, point)
+                except Unclear:
+                    continue
+                compared += 1
+                assert not value < bottom, (seed, point)
+                assert not value > top, (seed, point)
+                assert value.overlaps(item.range()) or not item.is_finite()
+    assert compared > 100
