@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from enclosure import Tally, enclosed
 from torch import Tensor
 
 import onelayer as ol
+from onelayer.taylor import variables
 
 Maker = Callable[[np.random.Generator], Any]
 SIDES = {
@@ -122,6 +124,37 @@ def test_cancellation(size: float) -> None:
     for width in (0.0, 1e-12, 0.3):
         tally = enclosed(case, lower, lower + width, 4, count=8)
         assert not tally.violations, tally.violations[:3]
+
+
+SUMS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: x.sum(-1),
+    "mean": lambda x: x.mean(-1) * x.shape[-1],
+    "cumsum": lambda x: x.cumsum(-1)[:, -1],
+    "linear": lambda x: torch.nn.functional.linear(x, torch.ones(2, x.shape[-1], dtype=torch.float64))[:, 0],
+    "bias": lambda x: torch.nn.functional.linear(
+        x[:, 1:], torch.ones(1, x.shape[-1] - 1, dtype=torch.float64), torch.tensor([1e16], dtype=torch.float64)
+    )[:, 0],
+    "matmul": lambda x: x @ torch.ones(x.shape[-1], dtype=torch.float64),
+    "einsum": lambda x: torch.einsum("bi,ji->b", x, torch.ones(1, x.shape[-1], dtype=torch.float64)),
+    "einsum of one": lambda x: torch.einsum("bi->b", x),
+    "model times model": lambda x: (x[:, None] @ (0 * x + 1)[..., None])[:, 0, 0],
+    "apart": lambda x: torch.einsum("bi,bi->b", x, 0 * x[:, :1] + torch.ones(1, x.shape[-1], dtype=torch.float64)),
+    "additions": lambda x: sum(x[:, i] for i in range(1, x.shape[-1])) + x[:, 0],
+    "pending": lambda x: (torch.softmax(0 * x, -1) * x).sum(-1) * x.shape[-1],
+}
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-12])
+@pytest.mark.parametrize("name", SUMS)
+def test_the_rounding_of_a_sum_that_cancels_is_enclosed(name: str, width: float) -> None:
+    """1e16 + 1 - 1e16 is 0 or 2 in some orders: the enclosure holds the real sum, whatever the order."""
+    for last in (1.0, 3.0, 2.0**-20, 1e-300):
+        terms = [1e16, last, -1e16, 0.7, -0.7 * (1 + 2.0**-50)]
+        exact = sum(map(Fraction, terms))
+        for order in ([0, 1, 2, 3, 4], [0, 3, 1, 4, 2], [0, 4, 3, 2, 1]):
+            point = torch.tensor([[terms[i] for i in order]], dtype=torch.float64)
+            low, high = SUMS[name](variables(point - width, point + width, 1)).range()
+            assert Fraction(float(low)) <= exact <= Fraction(float(high)), (last, order)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -67,6 +68,19 @@ def test_a_chord_holds_and_is_narrow(name: str) -> None:
             assert above[at] >= largest, (name, low, high)
             slack = 1e-3 * (largest - least) + 1e-12 * (1 + max(abs(low), abs(high)))
             assert above[at] - below[at] <= largest - least + slack, (name, low, high)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.2, 1.0, 50.0])
+def test_a_tangent_at_any_point_holds(place: float) -> None:
+    """The point of a slope makes a line narrow; that it is the wrong one makes none false."""
+    g = SHAPES["tanh"][1]
+    ends = torch.tensor(intervals(), dtype=torch.float64)
+    found = replace(chords.TANH, point=lambda slope: torch.full_like(slope, place)).chord(ends[:, 0], ends[:, 1])
+    with mpmath.workdps(50):
+        for at, (low, high) in enumerate(ends.tolist()):
+            least, largest = extremes(g, float(found.slope[at]), low, high)
+            assert float(found.low[at]) <= least, (low, high)
+            assert float(found.high[at]) >= largest, (low, high)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -94,6 +94,7 @@ CASES: dict[str, tuple[torch.dtype, Callable[[Any], Any]]] = {
     "a softmax of constant logits": (torch.float64, constant_softmax),
     "a filled value": (torch.float32, lambda x: pair(x, 1.0).masked_fill(PLACE, 16777217.0)[..., 0] - 16777216.0 - 1),
     "a full tensor": (torch.float32, lambda x: torch.full_like(x[..., 0], 16777217.0) * 3 - 50331651.0),
+    "a subnormal constant": (torch.float32, lambda x: one(x) * 1e30 * 1e-44 * 1e14 - 1),
     "a base": (torch.float32, lambda x: (1.1 ** (800 + 0 * x[..., 0]) * 1e-33 - 1.1**800 * 1e-33) * 1e4),
     "an exponent": (torch.float32, lambda x: ((1e9 + 0 * x[..., 0]) ** 1.7 * 1e-15 - 1.9952623149688795) * 1e5),
     "softplus beyond its threshold": (torch.float32, lambda x: F.softplus(100 + 0 * x[..., 0], threshold=1000.0) - 100),
@@ -127,6 +128,28 @@ def test_no_certificate_says_that_it_vanishes(name: str) -> None:
     execution, g = CASES[name]
     found = certify(lambda x: spike(x) * g(x), "0*x", BOX, 1e-2, execution=execution, max_boxes=400)
     assert not found.proved
+
+
+@pytest.mark.parametrize(
+    ("cell", "gates", "together"),
+    [(torch.rnn_relu_cell, 1, 1), (torch.rnn_tanh_cell, 1, 1), (torch.lstm_cell, 4, 4), (torch.gru_cell, 3, 2)],
+)
+def test_a_cell_may_sum_the_maps_of_input_and_state_at_once(cell: Any, gates: int, together: int) -> None:
+    """1 of the state, and 4096 times 2^-26 of the input: added to 1 one by one in float32, none of them is seen."""
+    seen = torch.ones(gates, 4096)
+    unseen = seen.clone()
+    unseen[:together] = 0.0
+
+    def run(x: Any, of_input: torch.Tensor) -> Any:
+        state = one(x)[..., None]
+        given = (state, state) if cell is torch.lstm_cell else state
+        found = cell(state.expand(-1, 4096) * 2.0**-26, given, of_input, torch.ones(gates, 1))
+        return found[0] if cell is torch.lstm_cell else found
+
+    point = torch.tensor([[C]], dtype=torch.float64)
+    low, high = run(variables(point, point, 1, torch.float32), seen).range()
+    for of_input in (seen, unseen):
+        assert float(low) <= float(run(point.float(), of_input)) <= float(high)
 
 
 def test_a_number_over_what_has_no_inverse_is_no_quotient() -> None:

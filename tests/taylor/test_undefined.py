@@ -113,3 +113,22 @@ def test_denominators_that_lose_digits_are_no_bound(text: str) -> None:
 def test_a_false_claim_about_a_constant_is_refused_in_one_verdict() -> None:
     verdict = prover(parse("70/((x-x)-3)", 1), 1.0, 24.0, order=2)([1.0], [2.0])
     assert verdict.outcome == REFUTED
+
+
+def test_a_variance_without_a_degree_of_freedom_is_no_number() -> None:
+    """torch divides by zero where the correction is the number of entries or more, and gives infinity."""
+    x = variables(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([[0.1, 0.2, 0.5]]), 2, torch.float32)
+    for correction in (3, 4, 7):
+        assert not bool(x.var(-1, correction=correction).decided().any())
+
+
+def test_an_interval_of_x_is_none_of_a_difference() -> None:
+    """What is known of x by intervals decides a comparison of x with zero, and with no other number."""
+    end = torch.tensor([0.2], dtype=torch.float64)
+    x = variables(end, end + 0.6, 2)
+    narrowed = x.with_hull(end + 0.1, end + 0.2)
+    assert bool((narrowed > 0).true.all())
+    for number in (0.5, -0.5, 0.35):
+        found = narrowed > number
+        assert not bool(found.true.any()) or number < 0.2
+        assert not bool(found.false.any()) or number > 0.8

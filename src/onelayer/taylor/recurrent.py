@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from onelayer.recurrence import Recurrence, unrolled
-from onelayer.taylor.arithmetic import combine, mul
+from onelayer.taylor.arithmetic import combine, mul, size_of
+from onelayer.taylor.contraction import einsum_of
 from onelayer.taylor.core import TaylorModel, constant
 from onelayer.taylor.modules import kernel
 from onelayer.taylor.registry import call, implements
+from onelayer.taylor.rounding import executed, inflate
 
 Cell = Callable[..., Any]
 
@@ -22,13 +26,28 @@ def _gates(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple[
     return of_x, of_h
 
 
+def _total(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> TaylorModel:
+    """Both maps together, which a kernel may take as one sum of all products and biases, in any order."""
+    total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
+    reach = inflate(_reach(x, w_ih, b_ih) + _reach(h, w_hh, b_hh))
+    terms = w_ih.shape[-1] + w_hh.shape[-1] + 2
+    total.rem = executed(total.rem, reach, terms, total.execution)
+    return total
+
+
+def _reach(x: Any, weight: Any, bias: Any) -> Tensor:
+    """The sum of absolute values of an affine map, which bounds all its partial sums."""
+    products = einsum_of("...i,oi->...o", size_of(x), size_of(weight))
+    return products if bias is None else products + size_of(bias)
+
+
 @implements("lstm_cell")
 def lstm_cell(
     x: Any, hx: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> tuple[TaylorModel, TaylorModel]:
     """c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c')."""
     h, c = hx
-    total = combine(*_gates(x, h, w_ih, w_hh, b_ih, b_hh), 1)
+    total = _total(x, h, w_ih, w_hh, b_ih, b_hh)
     # In the order in which torch stores them.
     i, f, g, o = call("chunk", total, 4, -1)
     kept = mul(call("sigmoid", f), c)
@@ -43,10 +62,13 @@ def lstm_cell(
 def gru_cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
     """h' = (1 - z) n + z h with n = tanh(a_n + r b_n), r and z sigmoids."""
     of_x, of_h = _gates(x, hx, w_ih, w_hh, b_ih, b_hh)
-    xr, xz, xn = call("chunk", of_x, 3, -1)
-    hr, hz, hn = call("chunk", of_h, 3, -1)
-    r = call("sigmoid", combine(xr, hr, 1))
-    z = call("sigmoid", combine(xz, hz, 1))
+    _, _, xn = call("chunk", of_x, 3, -1)
+    _, _, hn = call("chunk", of_h, 3, -1)
+    # The candidate takes its two maps apart, one of them times r.
+    both = _total(x, hx, w_ih, w_hh, b_ih, b_hh)
+    opened, kept, _ = call("chunk", both, 3, -1)
+    r = call("sigmoid", opened)
+    z = call("sigmoid", kept)
     n = call("tanh", combine(xn, mul(r, hn), 1))
     mixed = combine(n, mul(z, combine(hx, n, -1)), 1)  # n + z (h - n)
     return kernel(mixed, of_x, mixed.magnitude() + 2)
@@ -56,7 +78,7 @@ def _elman(name: str) -> Cell:
     """h' = g(W x + V h + b) for g = tanh or relu."""
 
     def cell(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> TaylorModel:
-        total = combine(*_gates(x, hx, w_ih, w_hh, b_ih, b_hh), 1)
+        total = _total(x, hx, w_ih, w_hh, b_ih, b_hh)
         return kernel(call(name, total), total, total.magnitude() + 1)
 
     return cell
