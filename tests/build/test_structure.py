@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from onelayer.box import Box
-from onelayer.build.lookup.kinks import find_kinks
+from onelayer.build.lookup.kinks import _zero_between, find_kinks
 from onelayer.build.lookup.structure import FlatFunction, find_structure, simplest
+from onelayer.conductor import approximate
 from onelayer.language.formula import parse
 
 
@@ -90,3 +93,15 @@ def test_kinks(
 def test_kink_positions_of_a_curved_argument() -> None:
     kinks = find_kinks(parse("abs(sin(x))", 1), flat("abs(sin(x))", 1), Box([0], [7]))
     assert kinks.offsets.tolist() == pytest.approx([-math.pi, -2 * math.pi], abs=1e-12)
+
+
+def test_a_zero_is_found_where_values_are_rounded_otherwise_alone() -> None:
+    # In a batch the signs differ, alone they do not: SciPy refused the interval.
+    def gap(position: Any) -> Any:
+        return np.full(np.size(position), 1e-17)
+
+    assert _zero_between(gap, (1.0, 2.0), (-1e-17, 1e-17)) == 1.0
+    text = "((1-cos((where(x1 != x1, x1, 0.1))))/(exp((where(x1 != x1, x1, 0.1)))-1)) * where((x1 - x1) < "
+    text += "where(x1 >= x1 < (pi - x1), .5, 1e-300), hypot(x1, 1e-10), atan2(x1, 1e-300))"
+    made = approximate(text, Box([1e5], [1e5 + 1]), 1.0, layout="packed", max_seconds=3)
+    assert made.certificate.lower <= made.certificate.upper

@@ -195,7 +195,8 @@ def _axis_zeros(formula: Formula, args: tuple[int, ...], box: Box) -> list[Tenso
     grid = np.linspace(lower, upper, ZERO_GRID)
     values = gap(grid)
     planes = []
-    signs = values[:-1] * values[1:]
+    # Signs, since the product of two small values is zero whatever they are.
+    signs = np.sign(values[:-1]) * np.sign(values[1:])
     changes = np.flatnonzero(np.isfinite(signs) & (signs <= 0))
     for k in changes[:MOST_ZEROS]:
         plane = zeros(box.dim + 1)
@@ -212,7 +213,9 @@ def _zero_between(gap: Callable[[float], Array], ends: tuple[float, float], valu
     from scipy.optimize import brentq  # slow to load, and few functions have kinks
 
     for end, value in zip(ends, values, strict=True):
-        if value == 0:
+        # Of a point alone the value may be rounded otherwise than in a batch, and have the sign of the other end's.
+        alone = float(gap(end)[0])
+        if value == 0 or np.sign(alone) != np.sign(value):
             return float(end)
     digits = 1e-15 * max(1.0, abs(ends[0]))
     return float(brentq(lambda p: float(gap(p)[0]), *ends, xtol=digits))
