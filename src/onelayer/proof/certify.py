@@ -18,7 +18,7 @@ from onelayer.box import Box, Domain, as_box
 from onelayer.disk import as_path
 from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import at_most, one_number
-from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, are_formats, format_of, spelled
+from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.language.words import NOT_RECORDED
 from onelayer.layer.file import weights_sha256
@@ -33,6 +33,7 @@ from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
 from onelayer.proof.error import error_function
+from onelayer.proof.fit import format_held
 from onelayer.proof.forward import has_modes
 from onelayer.proof.frontier import Budget
 from onelayer.proof.kept import Kept, kept, read_by
@@ -305,15 +306,6 @@ def digest_of(model: Any) -> str:
     return digest.hexdigest()
 
 
-def _model_dtype(model: Any) -> torch.dtype:
-    """The one format of the weights; float64 of a model without any."""
-    held = model.parameters() if isinstance(model, nn.Module) else ()
-    dtypes = {parameter.dtype for parameter in held if parameter.is_floating_point()} or {torch.float64}
-    if len(dtypes) > 1 or not are_formats(dtypes):
-        raise OnelayerError(f"a certified model has all its weights in {' or all in '.join(NAMES)}; use model.double()")
-    return dtypes.pop()
-
-
 def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
     """The format that is executed, None for real arithmetic.
 
@@ -330,7 +322,7 @@ def _execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype |
 
 def _named_execution(model: Any, execution: str | torch.dtype | None) -> torch.dtype | None:
     if isinstance(execution, str) and execution == MODEL_DTYPE:
-        return _model_dtype(model)
+        return format_held(model)
     if not isinstance(execution, str | torch.dtype | None) or execution not in EXECUTIONS:
         words = ", ".join(f"'{word}'" for word in (MODEL_DTYPE, *NAMES))
         raise OnelayerError(f"execution must be {words} or '{REAL}', got {execution!r}")

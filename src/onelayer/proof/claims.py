@@ -27,6 +27,7 @@ from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify, digest_of
 from onelayer.proof.contract import examine_slopes
 from onelayer.proof.error import error_function
+from onelayer.proof.fit import formats_held
 from onelayer.proof.kept import Kept, kept
 from onelayer.proof.objectives import (
     MOST_CURVED,
@@ -145,8 +146,7 @@ def _equivalent(
     # Outputs are compared one by one; broadcasting would compare other pairs.
     if shape != other:
         raise OnelayerError(f"the models return shapes {shape} and {other} at one point; they must be equal")
-    modules = [model for model in (a, b) if isinstance(model, nn.Module)]
-    formats = {p.dtype for model in modules for p in model.parameters()}
+    formats = {*formats_held(a), *formats_held(b)}
     options.setdefault("execution", MODEL_DTYPE if len(formats) <= 1 else REAL)
     if both is not None:
         # Kinks make its remainders: higher orders cost more than they win.
@@ -364,8 +364,7 @@ def _examine(models: Sequence[Forward], box: Box, watch: Observer) -> None:
 
 def _examine_foreign(model: Forward, box: Box, watch: Observer) -> None:
     target = understood(_levels(0.0, box, outputs_seen(model, box)), box)
-    held = [p.dtype for p in model.parameters()] if isinstance(model, nn.Module) else []
-    dtype = held[0] if held else torch.float64
+    dtype = next(iter(formats_held(model)), torch.float64)
     error = error_function(model, target, box, dtype, torch.device("cpu"), watch)
     examine_slopes(error)
 

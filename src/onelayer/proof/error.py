@@ -377,7 +377,7 @@ def error_function(
     """
     dtype = execution or torch.float64
     if isinstance(model, nn.Module):
-        model = settled(model, device, dtype)
+        model = settled(model, device, execution)
     with torch.no_grad():
         centre = box.center[None].to(device, dtype)
         shape = tuple(execute(model, centre).shape[1:])

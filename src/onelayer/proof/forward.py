@@ -15,6 +15,7 @@ from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOper
 from onelayer.formats import are_formats, coarsest, either
 from onelayer.language.operations import OPERATIONS
 from onelayer.narrow import ACCUMULATORS
+from onelayer.proof.fit import converted, copied, moved, refuse_unfit
 from onelayer.proof.own import is_own_layer
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
@@ -33,24 +34,18 @@ UNSETTLED = {
 }
 
 
-def refuse_compiled(model: nn.Module) -> None:
-    """OnelayerError for a module whose forward pass is no longer its own code."""
-    if any(part._compiled_call_impl is not None for part in model.modules()):
-        raise OnelayerError("the model was compiled in place, and other code than its own runs; certify it before that")
-
-
-def settled(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """A copy of the module in this mode, device and dtype: what it keeps for later while it runs is not for its owner.
+def settled(model: nn.Module, device: torch.device, execution: torch.dtype | None) -> nn.Module:
+    """A copy of the module in eval mode on this device: what it keeps for later while it runs is not for its owner.
 
     A layer of this package keeps nothing; it and what cannot be copied are taken themselves where all is right.
     """
-    refuse_compiled(model)
-    held = [*model.parameters(), *model.buffers()]
-    elsewhere = any(t.device != device for t in held)
-    converted = any(t.is_floating_point() and t.dtype != dtype for t in held)
+    refuse_unfit(model)
+    if converted(model, execution):
+        return moved(model, device, execution or torch.float64)
+    elsewhere = any(t.device != device for t in (*model.parameters(), *model.buffers()))
     training = any(part.training for part in model.modules())
-    if elsewhere or converted or training:
-        return copy.deepcopy(model).to(device, dtype).eval()
+    if elsewhere or training:
+        return copied(model).to(device).eval()
     if not is_own_layer(model):
         with suppress(Exception):
             return copy.deepcopy(model)

@@ -27,7 +27,8 @@ from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
 from onelayer.network.file import network_sha256
 from onelayer.network.network import RecordedNetwork
-from onelayer.proof.forward import execute, refuse_compiled
+from onelayer.proof.fit import refuse_unfit
+from onelayer.proof.forward import execute
 from onelayer.proof.own import is_own_layer, says_all
 from onelayer.recording.target import Target
 
@@ -61,7 +62,7 @@ def kept(model: Any, box: Box | None = None) -> Kept:
     masks and tables, is no change.
     """
     if isinstance(model, nn.Module):
-        refuse_compiled(model)  # a copy would not be compiled
+        refuse_unfit(model)  # a copy would not be compiled
         # Some modules cannot be copied, as those that keep a tensor that torch computed.
         with suppress(Exception):
             model = copy.deepcopy(model)
@@ -137,12 +138,12 @@ def _content(thing: Any) -> bytes:
 
 def _numbers(tensor: Tensor) -> bytes:
     """The bytes of a tensor; of one without a plain store, what torch prints of it."""
-    kind = f"{tensor.dtype} {tuple(tensor.shape)} ".encode()
     try:
+        kind = f"{tensor.dtype} {tuple(tensor.shape)} ".encode()
         flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten()
         return kind + flat.view(torch.uint8).numpy().tobytes()
     except (RuntimeError, TypeError, NotImplementedError):
-        return kind + repr(tensor).encode()
+        return f"{tensor.dtype} {tensor!r}".encode()
 
 
 def _inside(thing: Any) -> Iterator[Any]:

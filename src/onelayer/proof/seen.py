@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
+from onelayer.errors import OnelayerError
 from onelayer.guard import inward
+from onelayer.proof.fit import formats_held
 from onelayer.proof.forward import execute
 from onelayer.proof.objectives import Forward
 
@@ -17,7 +19,10 @@ SAMPLES = 512  # points from which a first guess of a range is taken
 def outputs_seen(model: Forward, box: Box) -> tuple[int, ...]:
     """The shape of what a model returns for one point."""
     one = _points(model, box)[:1]
-    return tuple(execute(model, one).shape[1:])
+    shape = tuple(execute(model, one).shape[1:])
+    if 0 in shape:
+        raise OnelayerError("the model returns no numbers, of which nothing can be proved")
+    return shape
 
 
 @torch.no_grad()
@@ -30,10 +35,10 @@ def values_seen(model: Forward, box: Box) -> Tensor:
 def _points(model: Forward, box: Box) -> Tensor:
     """Some points in the format of the model, none of them rounded out of the box."""
     points = torch.cat([box.center[None], box.corners(64), box.sample(SAMPLES, arcsine=True)])
-    held = list(model.parameters()) if isinstance(model, nn.Module) else []
-    if not held:
+    if not isinstance(model, nn.Module):
         return points
-    dtype = held[0].dtype
+    dtype = next(iter(formats_held(model)), torch.float64)
     lowest = inward(box.lower, dtype, up=True)
     highest = inward(box.upper, dtype, up=False)
-    return points.to(dtype).clamp(lowest, highest).to(held[0].device)
+    place = next((held.device for held in (*model.parameters(), *model.buffers())), points.device)
+    return points.to(dtype).clamp(lowest, highest).to(place)

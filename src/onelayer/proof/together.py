@@ -15,13 +15,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from onelayer.errors import OnelayerError
 from onelayer.formats import WIDE
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.program import Step
 from onelayer.network.record import record
+from onelayer.proof.fit import formats_held
 from onelayer.proof.objectives import Forward, Wrapped
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.registry import call, implements
@@ -123,7 +124,7 @@ def _bent(a: TaylorModel, d: TaylorModel) -> TaylorModel:
 
 def together(a: Forward, b: Forward, shape: tuple[int, ...]) -> Together | None:
     """Both models as one, where they are networks with the same steps, all of which are followed; else None."""
-    if not isinstance(a, nn.Module) or not isinstance(b, nn.Module) or _formats(a) != _formats(b):
+    if not isinstance(a, nn.Module) or not isinstance(b, nn.Module) or formats_held(a) != formats_held(b):
         return None
     try:
         first = record(a, shape)
@@ -141,7 +142,3 @@ def _followed(step: Step) -> bool:
     if step.op not in FOLLOWED or len(step.args) > 3:
         return False
     return step.op != "arrange" or len(step.args) == 1
-
-
-def _formats(model: nn.Module) -> set[torch.dtype]:
-    return {p.dtype for p in model.parameters() if isinstance(p, Tensor)}
