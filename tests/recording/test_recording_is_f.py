@@ -150,6 +150,10 @@ def test_the_refusal_names_the_point_and_both_values() -> None:
 
 def test_a_wrong_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(dispatch.OPERATIONS, "sin", dispatch.OPERATIONS["cos"])
+    with pytest.raises(OnelayerError, match="what it computes is not what would be recorded"):
+        understood(lambda x: torch.sin(x[..., 0]), LINE)
+    # And where nothing runs beside the recording, by the values of f.
+    monkeypatch.setattr(dispatch, "run_beside", lambda *given: given[-1])
     with pytest.raises(OnelayerError, match="is not what was recorded of it"):
         understood(lambda x: torch.sin(x[..., 0]), LINE)
 

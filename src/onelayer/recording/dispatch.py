@@ -15,8 +15,10 @@ from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
 from onelayer.formats import spelled
+from onelayer.recording.beside import run_beside
 from onelayer.recording.formats import settled
-from onelayer.recording.symbolic import CHOOSE, Recording, Symbolic, Truth, find_tape, lift
+from onelayer.recording.recorded import CHOOSE
+from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
 
 
 def _words(text: str) -> frozenset[str]:
@@ -97,11 +99,17 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     tape = find_tape((args, kwargs))
     if tape is None:
         raise UnsupportedOperation(full_name, "it was called without any value of x")
+    # What an operation is made of was not called by f.
+    outermost, tape.inside = not tape.inside, True
     try:
-        return _understood(tape, func, full_name, args, kwargs)
+        result = _understood(tape, func, full_name, args, kwargs)
+        apart = not outermost or full_name.strip("_") in IDENTITY
+        return result if apart else run_beside(tape, full_name, func, args, kwargs, result)
     except Exception as error:
         tape.refused = tape.refused or error
         raise
+    finally:
+        tape.inside = not outermost
 
 
 def _understood(
@@ -123,7 +131,7 @@ def _understood(
         return args[0]
     if name in MOVING:
         _refuse_elsewhere(name, args, kwargs)
-        return _moved(tape, func, name, args, kwargs)
+        return _written(tape, func, name, in_place, args, kwargs)
     if name not in OPERATIONS:
         raise UnsupportedOperation(name, HINTS.get(name, HINTS.get(full_name, UNKNOWN)))
     return _recorded(tape, name, full_name, in_place, args, kwargs)
@@ -236,7 +244,9 @@ def _in_float64(x: Symbolic) -> Symbolic:
 
 
 def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return bool(kwargs.get("copy", False)) or any(value is True for value in rest)
+    # Of two bools by position the first is non_blocking, which copies nothing.
+    bools = [value for value in rest if isinstance(value, bool)]
+    return bool(kwargs.get("copy", False)) or bools[1:] == [True]
 
 
 def _lift_like(value: Any, near: Any) -> Symbolic:
@@ -276,6 +286,15 @@ def _moved(tape: Recording, func: Any, name: str, args: Sequence[Any], kwargs: M
     if name in LAID_OUT:
         return Symbolic(tape, tape.twins.taken(ids, lambda entries: func(entries, *rest, **shaped)), kind)
     return _wrap(tape, name, func(ids, *rest, **shaped), kind)
+
+
+def _written(
+    tape: Recording, func: Any, name: str, in_place: bool, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Entries moved, and where zeros come between them in place, written; all else in place changes a shape alone."""
+    if in_place and name in FILLING:
+        return args[0].write(f"{name}_", _moved(tape, getattr(torch, name), name, args, kwargs))
+    return _moved(tape, func, name, args, kwargs)
 
 
 def _refuse_elsewhere(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

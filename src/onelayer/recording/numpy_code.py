@@ -7,9 +7,11 @@ refused by name, with what to write instead; nothing is ever evaluated on sample
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,11 @@ from torch import Tensor
 
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.formats import spelled
+from onelayer.recording.beside import run_beside
 from onelayer.recording.dispatch import CASTS, UNKNOWN, dispatch
 from onelayer.recording.formats import settled
 from onelayer.recording.numpy_functions import OWN, select
+from onelayer.recording.recorded import Recorded
 from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
 
 WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]), np.where(x > 0, a, b), np.stack([a, b])"
@@ -45,11 +49,14 @@ _METHODS = frozenset(
 )
 
 
-class Array(NDArrayOperatorsMixin):
+class Array(Recorded, NDArrayOperatorsMixin):
     """A NumPy array of recorded numbers or conditions."""
 
-    def __init__(self, inner: Symbolic | Truth) -> None:
+    numbered = (np.ndarray, np.float64)
+
+    def __init__(self, inner: Symbolic | Truth, beside: Any = None) -> None:
         self.inner = inner
+        self.beside = beside
 
     shape = property(lambda self: tuple(self.inner.shape))
     ndim = property(lambda self: self.inner.ndim)
@@ -59,10 +66,13 @@ class Array(NDArrayOperatorsMixin):
     @property
     def T(self) -> Array:
         """The dimensions in the opposite order."""
-        return self._permuted(reversed(range(self.ndim)))
+        return self.transpose()
 
-    def _permuted(self, axes: Any) -> Array:
-        return self._with(self.inner.ids.permute(*axes))
+    def _met(self, name: str, found: Array, *args: Any) -> Array:
+        """What a method returns, once NumPy's own has returned the same of the numbers."""
+        method = operator.methodcaller(name, *args)
+        met: Array = run_beside(self.inner.tape, name, method, (self,), {}, found)
+        return met
 
     def _with(self, ids: Tensor) -> Array:
         """The same kind of array with other entries."""
@@ -73,48 +83,78 @@ class Array(NDArrayOperatorsMixin):
         # np.add.reduce, out= and where= are other functions than the plain call.
         if how != "__call__" or any(value is not None for value in kwargs.values()):
             name = f"np.{ufunc.__name__}"
-            self.inner.tape.refuse(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
+            self.refuse(f"{name}.{how}", f"only {name}(...) is; {WHOLE}")
         _need_known(ufunc)
-        return _called(ufunc.__name__, args, {})
+        return _called(ufunc, args, {})
 
     def __array_function__(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _need_known(func)
-        return _called(func.__name__, args, dict(kwargs))
+        return _called(func, args, dict(kwargs))
 
     def __getattr__(self, name: str) -> Any:
         if name not in _METHODS:
-            raise AttributeError(f"recorded arrays have no attribute {name}; {WHOLE}")
-        return lambda *args, **kwargs: _called(name, (self, *args), kwargs)
+            self.absent(name)
+        return lambda *args, **kwargs: _called(_Method(name), (self, *args), kwargs)
 
-    def astype(self, dtype: Any, **options: Any) -> Array:
-        """A copy in float64; other formats are refused."""
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Array:
+        """A copy in float64, or itself where none is asked for; other formats are refused."""
         if np.dtype(dtype) != np.float64:
-            raise UnsupportedOperation(f"astype({np.dtype(dtype)})", "f is taken in float64; leave the cast out")
+            self.refuse(f"astype({np.dtype(dtype)})", "f is taken in float64; leave the cast out")
+        if not copy and self.dtype == np.float64:
+            return self._met("astype", self, dtype, order, casting, subok, copy)
         numbers = lift(self.inner.tape, self.inner)
-        return Array(Symbolic(numbers.tape, numbers.ids.clone()))
+        found = Array(Symbolic(numbers.tape, numbers.ids.clone()))
+        return self._met("astype", found, dtype, order, casting, subok, copy)
 
     def transpose(self, *axes: Any) -> Array:
         """The dimensions in another order, by default the opposite one."""
         whole = len(axes) == 1 and not isinstance(axes[0], int)
         order = axes[0] if whole else axes
-        if order:
-            return self._permuted(order)
-        return self.T
+        return self._met("transpose", self._with(self.inner.ids.permute(*(order or reversed(range(self.ndim))))), *axes)
 
     def __getitem__(self, index: Any) -> Array:
+        _need_numbers(index)
+        return self._met("__getitem__", self._with(self._entries(index)), index)
+
+    def _entries(self, index: Any) -> Tensor:
+        """The entries at an index of NumPy, as a view where NumPy has one."""
+        ids = self.inner.ids
         parts = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts):
+        taken = partial(_by_numpy, index)
+        # Lists and arrays choose entries, and what is chosen is a copy; torch puts its dimensions elsewhere.
+        if not all(isinstance(part, _PLAIN) and not isinstance(part, bool) for part in parts):
+            return taken(ids)
+        if any(map(_runs_backwards, parts)):
             # torch has no views that run backwards.
-            return self._with(self.inner.tape.twins.taken(self.inner.ids, partial(_backwards, index)))
-        found = self.inner[_index(index)]
+            backwards: Tensor = self.inner.tape.twins.taken(ids, taken)
+            return backwards
+        found: Tensor = ids[index]
         # One entry by whole numbers alone is a number in NumPy, and no view: what is written later is not seen by it.
         alone = found.ndim == 0 and not any(part is Ellipsis for part in parts)
-        return self._with(found.ids.clone()) if alone else Array(found)
+        return found.clone() if alone else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        _need_numbers(index)
+        tape, ids = self.inner.tape, self.inner.ids
         if not isinstance(self.inner, Symbolic):
-            raise UnsupportedOperation("writing into a comparison", WHOLE)
-        self.inner[_index(index)] = _torch(value)
+            tape.refuse("writing into a comparison", WHOLE)
+        numbered = torch.arange(ids.numel(), dtype=torch.int64, device="cpu").reshape(ids.shape)
+        places = _by_numpy(index, numbered)
+        if len(np.unique(places)) < places.numel():
+            tape.refuse("x[...] = ", "an entry is written twice; write each once")
+        # Places in torch's sense: where lists and arrays choose, NumPy's index is another one.
+        self.inner[torch.unravel_index(places, ids.shape)] = _torch(value)
+        if self.beside is not None:
+            self.beside[index] = value.beside if isinstance(value, Recorded) else value
+
+    def __copy__(self) -> Array:
+        copied: Array = self.copy()
+        return copied
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
 
     def __len__(self) -> int:
         return len(self.inner.ids)
@@ -123,21 +163,35 @@ class Array(NDArrayOperatorsMixin):
         return (self[at] for at in range(len(self)))
 
     def __bool__(self) -> bool:
-        self.inner.tape.refuse("bool(x)", CONVERTED)
+        self.refuse("bool(x)", CONVERTED)
 
     def __float__(self) -> float:
-        self.inner.tape.refuse("float(x)", CONVERTED)
+        self.refuse("float(x)", CONVERTED)
 
-    __int__ = __index__ = __float__
+    __int__ = __index__ = __complex__ = __contains__ = __float__
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self.inner.tape.refuse("np.array(x)", CONVERTED)
+        self.refuse("np.array(x)", CONVERTED)
 
 
-def _backwards(index: Any, entries: Tensor) -> Tensor:
-    """The entries at an index that runs backwards somewhere."""
-    taken = np.ascontiguousarray(entries.numpy()[index])
-    return torch.as_tensor(taken, device="cpu", dtype=torch.int64)
+def _runs_backwards(part: Any) -> bool:
+    return isinstance(part, slice) and part.step is not None and part.step < 0
+
+
+def _by_numpy(index: Any, entries: Tensor) -> Tensor:
+    """Copies of the entries at any index of NumPy."""
+    taken = np.array(entries.numpy()[index], dtype=np.int64, order="C")
+    return torch.from_numpy(taken)
+
+
+class _Method:
+    """A method of arrays as a function of them."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, array: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(array, self.__name__)(*args, **kwargs)
 
 
 def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
@@ -147,13 +201,19 @@ def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
         # Whatever torch's default is, NumPy's numbers are float64.
         x.tape.default = torch.float64
         # A clone: code that writes into its argument would otherwise write into the variables of the recording.
+        copies = [_copied(x)] if batched else map(_copied, x)
+        results = [_result(f(given)) for given in copies]
         if batched:
-            return _result(f(Array(Symbolic(x.tape, x.ids.clone()))))
-        points = (Array(Symbolic(x.tape, ids.clone())) for ids in x.ids)
-        rows = [lift(x.tape, _result(f(point))) for point in points]
+            return results[0]
+        rows = [lift(x.tape, result) for result in results]
         return Symbolic(x.tape, torch.stack([row.ids for row in rows]))
 
     return function
+
+
+def _copied(x: Symbolic) -> Array:
+    beside = None if x.beside is None else x.beside.numpy().copy()
+    return Array(Symbolic(x.tape, x.ids.clone()), beside)
 
 
 def _result(value: Any) -> Any:
@@ -168,6 +228,7 @@ def _result(value: Any) -> Any:
     return torch.as_tensor(array, dtype=torch.float64, device="cpu")
 
 
+_PLAIN = (int, np.integer, slice, EllipsisType, type(None))  # what an index of views is made of
 # Functions of np.linalg that mean what np's of the same name do, and its norm.
 _OF_LINALG = [getattr(np.linalg, name, None) for name in ("norm", "matmul", "outer")]
 
@@ -180,8 +241,13 @@ def _need_known(function: Any) -> None:
         raise UnsupportedOperation(f"{getattr(function, '__module__', None) or 'a foreign'} {name}", WHOLE)
 
 
-def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """One NumPy function or method, recorded."""
+def _called(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """One NumPy function or method, recorded, and run on the numbers beside its arguments."""
+    tape, result = _recorded(function.__name__, args, kwargs)
+    return run_beside(tape, f"np.{function.__name__}", function, args, kwargs, result)
+
+
+def _recorded(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Recording, Any]:
     given = [_torch(arg) for arg in args]
     passed = {key: value for key, value in kwargs.items() if value is not _NOT_GIVEN}
     named = {_KEYWORDS.get(key, key): _torch(value) for key, value in passed.items()}
@@ -191,11 +257,11 @@ def _called(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         raise UnsupportedOperation(f"np.{name}", "it was called without any value of x")
     # First what NumPy means otherwise than torch does by the same name.
     if name in _OWN:
-        return _own(tape, name, given, named)
+        return tape, _own(tape, name, given, named)
     torch_name = _TORCH.get(name, name)
     function = getattr(Tensor, torch_name, getattr(torch, torch_name, None))
     try:
-        return _array(dispatch(function or _missing, torch_name, given, named))
+        return tape, _array(dispatch(function or _missing, torch_name, given, named))
     except UnsupportedOperation as error:
         hint = WHOLE if error.hint == UNKNOWN else f"{error.hint}; {WHOLE}"
         raise UnsupportedOperation(f"np.{name}", hint) from error
@@ -250,10 +316,10 @@ def _array(value: Any) -> Any:
     return value
 
 
-def _index(index: Any) -> Any:
-    if find_tape(_torch(index)) is not None:
-        raise UnsupportedOperation("x[x > 0]", "an index that depends on x cannot be recorded; use np.where")
-    return _torch(index)
+def _need_numbers(index: Any) -> None:
+    tape = find_tape(_torch(index))
+    if tape is not None:
+        tape.refuse("x[x > 0]", "an index that depends on x cannot be recorded; use np.where")
 
 
 def _piecewise(tape: Recording, x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **named: Any) -> Any:

@@ -69,6 +69,25 @@ def _vdot(tape: Recording, a: Any, b: Any) -> Any:
     return matmul(tape, *(Symbolic(tape, lift(tape, one).ids.reshape(-1)) for one in (a, b)))
 
 
+def _outer(tape: Recording, a: Any, b: Any) -> Any:
+    """All products of the entries of two arrays, of any dimensions."""
+    left, right = (lift(tape, one).ids.reshape(-1) for one in (a, b))
+    return mul(tape, Symbolic(tape, left[:, None]), Symbolic(tape, right))
+
+
+def _pad(tape: Recording, array: Any, pad_width: Any, mode: str = "constant", *, constant_values: float = 0) -> Any:
+    """Entries around the entries: by default on every side of every axis, where torch counts axes from the last."""
+    ids = lift(tape, array).ids.numpy()
+    if mode == "constant":
+        filler = tape.number(float(constant_values))
+        padded = np.pad(ids, pad_width, constant_values=filler)
+    elif mode in ("edge", "reflect", "symmetric", "wrap"):
+        padded = np.pad(ids, pad_width, mode=mode)  # type: ignore[call-overload]
+    else:
+        raise UnsupportedOperation(f"np.pad(mode={mode!r})", "use 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
+    return Symbolic(tape, torch.from_numpy(padded))
+
+
 def _flatten(tape: Recording, a: Any) -> Any:
     """One dimension; a copy, where torch may give a view."""
     return Symbolic(tape, lift(tape, a).ids.reshape(-1).clone())
@@ -203,6 +222,8 @@ OWN: dict[str, Callable[..., Any]] = {
     "meshgrid": _meshgrid,
     "dot": _dot,
     "vdot": _vdot,
+    "outer": _outer,
+    "pad": _pad,
     "flatten": _flatten,
     "flip": _flip,
     **{name: _turned(name) for name in ("fliplr", "flipud", "rot90", "diag")},

@@ -21,6 +21,7 @@ from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, t
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
+from onelayer.recording.beside import points_of
 from onelayer.recording.callables import met_in
 from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
@@ -57,7 +58,8 @@ def record(
         return f.shaped(shape, f.output_shape)
     # Once as it is, once as under another default, and once in a batch: three recordings, all compared node by node.
     chance = [_chance()]
-    (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+    points = points_of(box, BATCH, shape)
+    (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box, points=points[:1]))
     with _Float32Default():
         chance.append(_chance())
         (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
@@ -72,7 +74,7 @@ def record(
         raise OnelayerError("f draws random numbers; what it computes must depend on x alone")
     if len(formula.nodes) > LONG:
         return formula
-    batch = Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box)
+    batch = Recording(limit=BATCH * limit, batch=BATCH, shape=shape, box=box, points=points)
     if any(row != formula for row in _run(f, batch)):
         raise OnelayerError(f"in a batch of {BATCH} points f is another function than at one; {ALONE}")
     return formula

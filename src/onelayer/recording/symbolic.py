@@ -23,11 +23,10 @@ from onelayer.formats import FLOAT32
 from onelayer.language.conditions import Condition
 from onelayer.language.tree import Tape
 from onelayer.recording.exact import need_exact
+from onelayer.recording.recorded import CHOOSE, CONTROL, Recorded, refuse_the_rest
 from onelayer.recording.twins import Twins
 
 CPU = torch.device("cpu")
-CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
-CHOOSE = "choose with torch.where(x > 0, a, b)"
 ZERO, ONE = 0, 1  # positions of the numbers 0 and 1 on every recording
 INFINITE = "an infinite mask may only be added to logits before softmax"
 # The position that stands for a masked logit; only sums and softmax know it.
@@ -49,8 +48,13 @@ class Recording(Tape):
     box: Box | None = None
     # What torch may have for its default; NumPy has float64.
     default: torch.dtype = FLOAT32.dtype
+    # The numbers (batch, *shape) that torch computes with beside the recording (recording/beside.py); None: without.
+    points: Tensor | None = None
 
     def __post_init__(self) -> None:
+        self.numbers: list[float] = [] if self.points is None else self.points.flatten().tolist()
+        self.balls: list[arb] = []  # of as many nodes as were asked for, at these points
+        self.inside = False  # whether an operation is being recorded
         # Over the box, of as many nodes as were asked for: they are computed when a choice needs one.
         self.ranges: list[arb] = []
         self.conditions: list[Condition] = []  # of all comparisons so far
@@ -62,6 +66,7 @@ class Recording(Tape):
         count = self.batch * math.prod(self.shape)
         ids = [self.variable(at) for at in range(count)]
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
+        self.x.beside = None if self.points is None else self.points.clone()
 
     def refuse(self, operation: str, hint: str) -> NoReturn:
         """Raise it, and remember it: code that catches it goes on by another path than it does on numbers."""
@@ -76,7 +81,7 @@ class Recording(Tape):
         return super().add(op, *args, value=value)
 
 
-class Symbolic:
+class Symbolic(Recorded):
     """A tensor whose entries are nodes of ``tape``; ``ids`` are their positions, ``kind`` the format of its numbers."""
 
     # numpy must hand arithmetic with a symbolic tensor back to it instead of looping over entries.
@@ -89,6 +94,7 @@ class Symbolic:
         self.ids = ids
         self.kind = kind
 
+    inner = property(lambda self: self)
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     dtype = property(lambda self: self.kind)
@@ -97,8 +103,14 @@ class Symbolic:
     requires_grad = property(lambda self: False)
     is_nested = property(lambda self: False)
     is_cuda = property(lambda self: False)
-    T = property(lambda self: Symbolic(self.tape, self.ids.T, self.kind))
-    mT = property(lambda self: Symbolic(self.tape, self.ids.mT, self.kind))
+    T = property(lambda self: self._taken(lambda entries: entries.T))
+    mT = property(lambda self: self._taken(lambda entries: entries.mT))
+
+    def _taken(self, move: Callable[[Any], Any]) -> Symbolic:
+        """Some of the entries, and of the numbers beside them."""
+        found = Symbolic(self.tape, move(self.ids), self.kind)
+        found.beside = None if self.beside is None else move(self.beside)
+        return found
 
     def dim(self) -> int:
         """Number of dimensions."""
@@ -130,7 +142,7 @@ class Symbolic:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[Symbolic]:
-        return (Symbolic(self.tape, ids, self.kind) for ids in self.ids)
+        return (self[at] for at in range(len(self)))
 
     @classmethod
     def __torch_function__(
@@ -139,25 +151,38 @@ class Symbolic:
         return cls.dispatch(func, func.__name__, args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
+        # What tensors of numbers answer by their place and layout.
+        if name.startswith("is_") and not callable(getattr(Tensor, name, None)):
+            return getattr(self.ids, name)
         method = getattr(Tensor, name, None)
         if name.startswith("__") or not callable(method):
-            # Protocols of Python are asked for by such names: who asks goes on without.
-            raise AttributeError(f"symbolic tensors have no attribute {name}")
+            self.absent(name)
         dispatch = type(self).dispatch
         return lambda *args, **kwargs: dispatch(method, name, (self, *args), kwargs)
 
     def __getitem__(self, index: Any) -> Symbolic:
-        return Symbolic(self.tape, self.ids[_plain(index)], self.kind)
+        place = _plain(index)
+        return self._taken(lambda entries: entries[place])
+
+    def __copy__(self) -> Symbolic:
+        return self[...]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.writable("x[...] = ")
+        place = _plain(index)
         # Writing positions is writing entries: every view of them sees it.
-        self.ids[_plain(index)] = self._fitting("x[...] = ", lift(self.tape, value))
+        self.ids[place] = self._fitting("x[...] = ", lift(self.tape, value))
         self.tape.twins.written(self.ids)
+        if self.beside is not None:
+            self.beside[place] = value.beside if isinstance(value, Recorded) else value
 
-    def write(self, name: str, value: Symbolic) -> Symbolic:
-        """Take the entries of ``value``, in every view of this tensor too, as the in-place function ``name`` does."""
+    def write(self, name: str, result: Any) -> Symbolic:
+        """Take the entries of ``result``, in every view of this tensor too, as the in-place function ``name`` does."""
         self.writable(name)
+        value = lift(self.tape, result)  # of a comparison the numbers 0 and 1
         if value.shape != self.shape:
             theirs, ours = tuple(value.shape), tuple(self.shape)
             raise UnsupportedOperation(name, f"shape {theirs} does not fit into {ours}")
@@ -202,7 +227,7 @@ class Symbolic:
     tolist = numpy
 
 
-class Truth:
+class Truth(Recorded):
     """A tensor of bools that depend on x: ``ids`` are the places of its entries among the conditions of ``tape``.
 
     It chooses, in torch.where; everything else sees the number 1 where it holds and 0 elsewhere.
@@ -222,6 +247,7 @@ class Truth:
         places = range(first, len(tape.conditions))
         return cls(tape, positions(places, shape))
 
+    inner = property(lambda self: self)
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     dtype = property(lambda self: torch.bool)
@@ -250,11 +276,26 @@ class Truth:
     def __getattr__(self, name: str) -> Any:
         method = getattr(Tensor, name, None)
         if name.startswith("__") or not callable(method):
-            raise AttributeError(f"symbolic conditions have no attribute {name}")
+            self.absent(name)
         return lambda *args, **kwargs: Symbolic.dispatch(method, name, (self, *args), kwargs)
 
     def __getitem__(self, index: Any) -> Truth:
-        return Truth(self.tape, self.ids[_plain(index)])
+        place = _plain(index)
+        found = Truth(self.tape, self.ids[place])
+        found.beside = None if self.beside is None else self.beside[place]
+        return found
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Truth]:
+        return (self[at] for at in range(len(self)))
+
+    def __copy__(self) -> Truth:
+        return self[...]
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone()
 
     def __bool__(self) -> bool:
         self.tape.refuse("bool(x > ...)", f"{CONTROL}; {CHOOSE}")
@@ -278,6 +319,8 @@ for _name in ("and", "or", "xor"):  # in either order
 # Without them Python compares identities, and answers False whatever the conditions are.
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Truth, f"__{_name}__", _operator(f"__{_name}__"))
+for _class in (Symbolic, Truth):
+    refuse_the_rest(_class)
 # A class with __eq__ of its own loses its hash, and torch keeps arguments in sets.
 Symbolic.__hash__ = object.__hash__  # type: ignore[method-assign]
 Truth.__hash__ = object.__hash__  # type: ignore[method-assign]
@@ -297,6 +340,7 @@ def positions(ids: Sequence[int], shape: Sequence[int]) -> Tensor:
 
 def lift(tape: Recording, value: Any) -> Symbolic:
     """Any number, tensor or symbolic tensor as a symbolic tensor on ``tape``; a float is exactly that float."""
+    _need_own(tape, value)
     if isinstance(value, Symbolic):
         tape.twins.need_known(value.ids)
         return value
@@ -312,6 +356,11 @@ def lift(tape: Recording, value: Any) -> Symbolic:
     flat = numbers.detach().to(CPU, torch.float64).flatten().tolist()
     ids = [MINUS_INFINITY if n == -math.inf else tape.number(n) for n in flat]
     return Symbolic(tape, positions(ids, numbers.shape))
+
+
+def _need_own(tape: Recording, value: Any) -> None:
+    if isinstance(value, Symbolic | Truth) and value.tape is not tape:
+        tape.refuse("a value of another call", "f must not keep what it computes for a later call")
 
 
 def _need_doubles(value: np.ndarray[Any, Any] | np.generic) -> None:

@@ -44,6 +44,15 @@ class Twins:
         self.pairs.append(_Pair(ids, found, places))
         return found
 
+    def are(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two tensors share their memory or are twins, directly or by others between them."""
+        ends = [(_memory(pair.first), _memory(pair.second)) for pair in self.pairs]
+        reached, waiting = set(), {_memory(one)}
+        while waiting:
+            reached |= waiting
+            waiting = {b for pair in ends for a, b in (pair, pair[::-1]) if a in reached} - reached
+        return _memory(other) in reached
+
     def written(self, ids: Tensor) -> None:
         """Something was written into ``ids``: what may see it, and may not, is unknown."""
         reached = {_memory(ids)}
