@@ -32,6 +32,12 @@ from onelayer.recording.sequences import order_statistics
 from onelayer.result import Approximation, load
 
 
+@pytest.fixture(autouse=True)
+def by_argument_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the passes at points that a check begins with: an argument has to refuse by itself."""
+    monkeypatch.setattr("onelayer.checker.check.contradiction", lambda *facts: None)
+
+
 def named(model: OneLayerTransformer) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items() if "memory" not in name}
 
