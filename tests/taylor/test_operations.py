@@ -6,6 +6,7 @@ import ast
 import inspect
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -191,6 +192,27 @@ def test_executed_values_lie_inside(name: str) -> None:
             assert lie is None, (lie, width, order, execution)
             decided += count
         assert decided > 0
+
+
+OF_ONE = re.compile(r"((?:torch|F|A)\.\w+)\((?:input=)?[^,()]*\bx\b[^,()]*(?:, inplace=False)?\)")
+FOUND = [OF_ONE.fullmatch(text) for row in ROWS.values() for text in row]
+# Functions of one argument, of x itself: a number beside it is rounded too.
+ALONE = sorted({f"{match[1]}(x)" for match in FOUND if match})
+
+
+@pytest.mark.parametrize("text", ALONE)
+@pytest.mark.parametrize("execution", EXECUTIONS, ids=str)
+def test_the_rounding_of_an_operation_alone_is_enclosed(text: str, execution: torch.dtype) -> None:
+    """Nothing else is rounded at points of the format: no other remainder hides that of the operation."""
+    chance = torch.Generator().manual_seed(3)
+    size = 10 ** (4.5 * torch.rand(512, 1, generator=chance, dtype=DOUBLE) - 3)
+    points = size * torch.randn(512, 3, generator=chance, dtype=DOUBLE)
+    points = torch.cat([points, points.abs(), points.abs() / (1 + points.abs())]).to(execution)
+    low, high = evaluate(text, variables(points, points, 1, execution)).range()
+    finite = torch.isfinite(low) & torch.isfinite(high)
+    value = evaluate(text, points).double()
+    assert bool((~finite | ((low <= value) & (value <= high))).all())
+    assert bool(finite.any())
 
 
 SCALES = {

@@ -132,3 +132,17 @@ def test_an_interval_of_x_is_none_of_a_difference() -> None:
         found = narrowed > number
         assert not bool(found.true.any()) or number < 0.2
         assert not bool(found.false.any()) or number > 0.8
+
+
+def test_a_whole_number_that_no_float_holds_is_enclosed() -> None:
+    x = variables(torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64), 1)
+    for number in (2**53 + 1, -(2**60) - 1):
+        low, high = (x + number).range()
+        assert int(low) <= number <= int(high)
+
+
+def test_an_inverse_that_is_flushed_may_be_met_by_a_large_number() -> None:
+    """1 / 2e38 is no normal float32: executed as a product with it, 1e30 / 2e38 may be zero."""
+    x = variables(torch.tensor([[1e30]]), torch.tensor([[1e30]]), 1, torch.float32)
+    low, high = (x / 2e38).range()
+    assert float(low) <= 0 <= 1e30 / 2e38 <= float(high)
