@@ -32,6 +32,7 @@ from onelayer.proof.checkpoint import Checkpoint, unpacked
 from onelayer.proof.claim import CONDITIONAL, CURVED, ESTIMATED
 from onelayer.proof.contract import POINTS, examine
 from onelayer.proof.crew import Crew
+from onelayer.proof.elsewhere import examine_formats
 from onelayer.proof.error import error_function
 from onelayer.proof.fit import format_held
 from onelayer.proof.forward import has_modes
@@ -160,6 +161,7 @@ def certify(
             target = understood(target, box, lipschitz=lipschitz, observer=watch)
             read = read_by(target)
             error = error_function(held.model, target, box, dtype, place, watch)
+            examine_formats(held.model, box, dtype, watch)
             tested = Tested(examine(error), place.type)
             with Crew(error, jobs, executor) as crew:
                 search = Search(error, Goal(given.eps, gap), Budget(max_boxes), crew)

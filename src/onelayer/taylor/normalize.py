@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
-from onelayer.formats import FLOAT64, format_of
+from onelayer.formats import FLOAT32, FLOAT64, format_of
 from onelayer.taylor.arithmetic import combine, mul, square
 from onelayer.taylor.compose import compose, within_image
 from onelayer.taylor.contraction import mean
@@ -55,12 +55,13 @@ def rms_norm(
 ) -> TaylorModel:
     """x / sqrt(mean x^2 + eps) * weight; eps defaults to the machine epsilon of the type of x.
 
-    In the execution of a coarser format that may be float64 all the same, where a constant was: both are enclosed.
+    In the execution of a coarser format that may be float64 all the same, where a constant was, and in exact arithmetic
+    it is that of the weights, float64 or float32: both are enclosed.
     """
     dims = _last(x, normalized_shape)
     small = 2 * FLOAT64.unit if eps is None else eps
-    coarse = eps is None and x.execution not in (None, FLOAT64.dtype)
-    spread = 2 * format_of(x.execution).unit if coarse else 0.0
+    coarse = eps is None and x.execution != FLOAT64.dtype
+    spread = 2 * (FLOAT32 if x.execution is None else format_of(x.execution)).unit if coarse else 0.0
     _, square_error = moment_errors(x, dims)
     no_error = torch.zeros_like(square_error)  # nothing is subtracted
     limit = math.sqrt(math.prod(normalized_shape))
