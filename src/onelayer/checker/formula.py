@@ -35,9 +35,8 @@ def enclosed(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[tuple[
         inside = images.values[node.args[-1]] if node.args else None
         value = node_value(node, _at(values, node), x, kinks, inside)
         values.append(_narrowed(value, images.values[at], images.defined[at]))
-        ends = [values[arg].ends() for arg in node.args[:1]]
-        known = value.is_finite() and needed(node, ends, _at(images.defined, node))
-        if known:
+        known = value.is_finite() and needed(node, _at(images.values, node), _at(images.defined, node))
+        if node.args and known:  # of a leaf the ends are known
             images.narrow(values[at].ends())
     undefined = constant(arb("nan"), x[0].order), NOWHERE
     return [(values[at], images.values[at]) if images.defined[at] else undefined for at in formula.outputs]
