@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 import torch
+from torch import nn
 
 from liar import formulas, places
 from liar.expressions import Unclear, read_values, text
@@ -21,6 +22,7 @@ from onelayer.language.formula import parse
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.certify import certify
+from onelayer.proof.claims import monotone
 from onelayer.result import Approximation
 
 
@@ -36,6 +38,29 @@ def test_a_product_with_a_spike_is_not_negative(execution: str, tmp_path: Path) 
     certificate = certify(model, f, Box([0.0, -0.5], [0.1, -0.4]), execution=execution, max_boxes=4)
     assert certificate.upper < 1.04024
     report = check(Approximation(model, certificate).save(tmp_path / "proof"))
+    assert report.ok, report.reason
+
+
+class Wave(nn.Module):
+    """sin(exp(3 r)) for r = sqrt(u^2 + 1/2), u being a line: thousands of radians."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(2, 1).double()
+        with torch.no_grad():
+            self.line.weight.copy_(torch.tensor([[-1.2, -0.9]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        u = self.line(x)
+        e = torch.exp(torch.sqrt(u * u + 0.5))
+        return torch.sin(e * e * e)[..., 0]
+
+
+def test_slopes_of_a_wave_are_between_those_of_its_argument(tmp_path: Path) -> None:
+    """A cosine that is expanded over thousands of radians is mostly remainder; it is between -1 and 1 all the same."""
+    found = monotone(Wave(), Box([1.0, 1.0], [2.0, 2.0]), {"x2": "+"}, order=3, max_boxes=8)
+    assert found.status == "refuted"
+    report = check(found.certificate.save(tmp_path / "claim"), max_seconds=60)
     assert report.ok, report.reason
 
 

@@ -15,7 +15,7 @@ from flint import arb
 from onelayer.checker import chords
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.attention import centre, sum_of
-from onelayer.checker.functions import Ends, Kinks, apply
+from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply, bounded, narrowed
 from onelayer.checker.functions import power as power_of
 from onelayer.checker.many import Many
 from onelayer.checker.outcome import Rejected
@@ -131,9 +131,17 @@ def chained(u: Jet, value: Element, slope: Element) -> Jet:
 
 
 def smooth(name: str, u: Element, inside: Ends | None = None) -> Element:
-    """A row of FUNCTIONS, with its derivative; ``inside`` bounds the values of u."""
-    if isinstance(u, Taylor):
+    """A row of FUNCTIONS, with its derivative: its image where the expansion is mostly remainder.
+
+    ``inside`` bounds the values of u.
+    """
+    if isinstance(u, Many):
         return apply(name, u, inside)
+    if isinstance(u, Taylor):
+        ends = u.ends()
+        found = apply(name, u, inside)
+        # An unbounded argument may be none, whatever the function makes of it.
+        return narrowed(found, FUNCTIONS[name].interval(ends)) if bounded(ends) else found
     if name not in SLOPES:
         raise Rejected(f"the slope of '{name}' cannot be re-proved")
     value = smooth(name, u.value, inside)

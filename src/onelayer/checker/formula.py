@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from flint import arb
 
-from onelayer.checker.arithmetic import ZERO, Taylor, constant
-from onelayer.checker.functions import Ends, Kinks
-from onelayer.checker.intervals import Images, bounded
+from onelayer.checker.arithmetic import Taylor, constant
+from onelayer.checker.functions import Ends, Kinks, narrowed
+from onelayer.checker.intervals import Images
 from onelayer.checker.operations import CONSTANTS, NOWHERE, needed, operation
 from onelayer.language.formula import Formula, Node
 
@@ -34,27 +34,12 @@ def enclosed(formula: Formula, x: Sequence[Taylor], kinks: Kinks) -> list[tuple[
         images.add()
         inside = images.values[node.args[-1]] if node.args else None
         value = node_value(node, _at(values, node), x, kinks, inside)
-        values.append(_narrowed(value, images.values[at], images.defined[at]))
+        values.append(narrowed(value, images.values[at], images.defined[at]))
         known = value.is_finite() and needed(node, _at(images.values, node), _at(images.defined, node))
         if node.args and known:  # of a leaf the ends are known
             images.narrow(values[at].ends())
     undefined = constant(arb("nan"), x[0].order), NOWHERE
     return [(values[at], images.values[at]) if images.defined[at] else undefined for at in formula.outputs]
-
-
-def _narrowed(value: Taylor, ends: Ends, surely: bool) -> Taylor:
-    """The interval as a constant ball where it is narrower than the remainder.
-
-    What is not finite stays undefined, unless the node is ``surely`` defined by its interval.
-    """
-    if not bounded(ends) or not (surely or value.is_finite()):
-        return value
-    low, high = ends
-    remainder = sum((c.rad() for c in value.c), ZERO)
-    narrower = not value.is_finite() or (high - low) / 2 < remainder
-    if narrower:
-        return constant(low.union(high), value.order)
-    return value
 
 
 def node_value(

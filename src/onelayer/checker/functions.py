@@ -266,10 +266,28 @@ def apply(name: str, u: Taylor, inside: Ends | None = None) -> Taylor:
     if function.edge is None:
         return found
     low, high = u.ends()
-    if inside is not None and inside[0].is_finite() and inside[1].is_finite():
+    if inside is not None and bounded(inside):
         low = low.max(inside[0]).lower()
         high = high.min(inside[1]).upper()
     return function.edge(u, low, high, found)
+
+
+def bounded(ends: Ends) -> bool:
+    """Whether both ends are numbers."""
+    return ends[0].is_finite() and ends[1].is_finite()
+
+
+def narrowed(value: Taylor, ends: Ends, surely: bool = True) -> Taylor:
+    """An interval that holds all values as a constant ball, where it is narrower than the remainder.
+
+    What is not finite stays undefined, unless there is ``surely`` a value wherever the interval is bounded.
+    """
+    if not bounded(ends) or not (surely or value.is_finite()):
+        return value
+    low, high = ends
+    remainder = sum((c.rad() for c in value.c), ZERO)
+    narrower = not value.is_finite() or (high - low) / 2 < remainder
+    return constant(low.union(high), value.order) if narrower else value
 
 
 def power(u: Taylor, n: int) -> Taylor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flint import arb
 
 from onelayer.checker.deadline import need_time
-from onelayer.checker.functions import Ends
+from onelayer.checker.functions import Ends, bounded
 from onelayer.checker.operations import CONSTANTS, NOWHERE, OPERATIONS, needed, operation
 from onelayer.checker.triangles import squared_sides
 from onelayer.language.formula import Formula, Node
@@ -54,11 +54,6 @@ def image(formula: Formula, x: Sequence[Ends]) -> list[Ends]:
     for _ in formula.nodes:
         images.add()
     return [images.values[at] if images.defined[at] else NOWHERE for at in formula.outputs]
-
-
-def bounded(ends: Ends) -> bool:
-    """Whether both ends are numbers."""
-    return ends[0].is_finite() and ends[1].is_finite()
 
 
 def node_interval(node: Node, args: Sequence[Ends], x: Sequence[Ends]) -> Ends:
