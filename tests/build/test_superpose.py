@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from onelayer.checker.check import check
 from onelayer.errors import FileError, OnelayerError
 from onelayer.language.formula import parse
 from onelayer.lemmas.argument import Composition, from_text, to_text
-from onelayer.lemmas.univariate import Ramps, at, piecewise_error, range_of
+from onelayer.lemmas.univariate import Ramps, at, halved, piecewise_error, range_of
+from onelayer.observer import Observer
 from onelayer.proof.files import ARGUMENT
 from onelayer.result import Approximation, load
 
@@ -217,3 +219,22 @@ def test_recognition_is_exact_algebra() -> None:
                 s = s + float(weight) * inner(x[:, variable : variable + 1])
             total = total + term.outer(s[:, None])
         assert torch.allclose(total, formula(x), rtol=1e-13, atol=1e-13), text
+
+
+def test_a_proof_by_lemma_ends_with_its_time() -> None:
+    # Boxes were halved up to two million of them: 1e10 has no digits left for the tolerance of its root.
+    looked_at: list[int] = []
+
+    def bounds(left: torch.Tensor, right: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
+        looked_at.append(len(left))
+        # Falls by a quarter a round, so that halving seems to help.
+        return torch.full((len(left),), 0.75 ** len(looked_at), dtype=torch.float64)
+
+    edges = torch.linspace(0, 1, 9, dtype=torch.float64)
+    # The bound of the last round that was finished holds.
+    assert halved(bounds, edges[:-1], edges[1:], 0.0, Observer(0.0)) == 0.75**10
+    assert max(looked_at) == 4096
+    started = time.monotonic()
+    text = "tanh(cos(2*x1) + 0.1*sqrt(0.5 - (1 - tanh(1e10*(x2 - 1e10))**2) + x2**2)); pi/x1"
+    superpose(text, Box([1.0, 1e10], [1.0, 1e10 + 2e-6]), 1e290, max_seconds=1.5)
+    assert time.monotonic() - started < 15

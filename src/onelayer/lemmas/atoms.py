@@ -15,6 +15,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition
 from onelayer.lemmas.forward import SLACK, UP, Rounding, rounding_of
 from onelayer.lemmas.univariate import Ramps, piecewise_error, range_of
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 # Share of a ramp within which its end and the start of the next are one knot: above the rounding of both, and so far
@@ -38,7 +39,9 @@ class Atoms:
     rounding: Floats  # (C,), of an executed phi^_c
 
 
-def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Box) -> Atoms:
+def embedded_atoms(
+    model: OneLayerTransformer, composition: Composition, box: Box, observer: Observer | None = None
+) -> Atoms:
     """What the tokens of the box become; OnelayerError if the embedding is not one function of one number each."""
     n = composition.length
     d = composition.width
@@ -52,7 +55,7 @@ def embedded_atoms(model: OneLayerTransformer, composition: Composition, box: Bo
             raise OnelayerError("a linear embedding has the coordinates themselves as atoms")
         zero = np.zeros(d)
         return Atoms(True, low, high, low, high, zero, zero)
-    made = [_atom(model, composition, c, low, high) for c in range(len(columns))]
+    made = [_atom(model, composition, c, low, high, observer) for c in range(len(columns))]
     stacked = []
     for name in _AtomColumn.__dataclass_fields__:
         by_atom = [getattr(item, name) for item in made]
@@ -72,7 +75,9 @@ class _AtomColumn:
     rounding: float
 
 
-def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats) -> _AtomColumn:
+def _atom(
+    model: OneLayerTransformer, composition: Composition, c: int, low: Floats, high: Floats, observer: Observer | None
+) -> _AtomColumn:
     atom = composition.atoms[c]
     g = model.config.ramps
     names = ("ramp_start", "ramp_slope", "W_E", "b_E")
@@ -92,7 +97,7 @@ def _atom(model: OneLayerTransformer, composition: Composition, c: int, low: Flo
     highs = high[:, atom.coordinate]
     ramps, blur = _as_relus(start, slope, rise, constant, float(highs.max()))
     formula = atom.formula
-    error = piecewise_error(formula, ramps, float(lows.min()), float(highs.max())) + blur
+    error = piecewise_error(formula, ramps, float(lows.min()), float(highs.max()), observer) + blur
     # Tokens mostly share their interval: each is enclosed once.
     sides = list(zip(lows.tolist(), highs.tolist(), strict=True))
     known = {side: range_of(formula, *side) for side in set(sides)}

@@ -25,6 +25,7 @@ from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.streams import Forms, last_norm_error, outer_coefficients, unit_forms
 from onelayer.lemmas.units import ramps_of, steepest_slope
 from onelayer.lemmas.univariate import piecewise_error
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 
@@ -40,18 +41,20 @@ class OuterRamps:
 
 
 @np.errstate(all="ignore")  # what is not finite ends as inf
-def composition_error(model: OneLayerTransformer, composition: Composition, box: Box) -> float:
+def composition_error(
+    model: OneLayerTransformer, composition: Composition, box: Box, observer: Observer | None = None
+) -> float:
     """Upper bound of sup over the box of |T - D|, T as executed; inf where an enclosure fails."""
     if overflows(model, box):
         return math.inf
-    atoms = embedded_atoms(model, composition, box)
+    atoms = embedded_atoms(model, composition, box, observer)
     # Taylor models need a finite box; an atom without a finite range bounds nothing.
     enclosures = (atoms.low, atoms.high, atoms.error, atoms.rounding)
     if not all(np.isfinite(side).all() for side in enclosures):
         return math.inf
     forms = unit_forms(model, atoms)
     outer, offset = outer_coefficients(model)
-    proof = _CompositionProof(composition, atoms, forms, outer, offset)
+    proof = _CompositionProof(composition, atoms, forms, (outer, offset), observer)
     # np.max and not max: nan stays nan, and is stated as inf.
     worst = float(np.max([proof.errors(position) for position in composition.positions]))
     executed = worst + SLACK * proof.rounding(model)
@@ -61,11 +64,20 @@ def composition_error(model: OneLayerTransformer, composition: Composition, box:
 class _CompositionProof:
     """The pieces of one proof. V = n C variables, the embedded atoms of all tokens; U hidden units."""
 
-    def __init__(self, composition: Composition, atoms: Atoms, forms: Forms, outer: Floats, offset: Floats) -> None:
+    def __init__(
+        self,
+        composition: Composition,
+        atoms: Atoms,
+        forms: Forms,
+        read: tuple[Floats, Floats],
+        observer: Observer | None,
+    ) -> None:
         self.composition = composition
         self.atoms = atoms
         self.forms = forms
+        outer, offset = read
         self.outer, self.offset = outer, offset  # (U, outputs), (outputs,)
+        self.observer = observer
         self.units = np.array(composition.units, dtype=int)
         if len(self.units) != len(outer):
             raise OnelayerError(f"the argument speaks of {len(self.units)} units, the layer has {len(outer)}")
@@ -160,7 +172,7 @@ class _CompositionProof:
         changes = self.outer[mine, term.output] * slopes
         ramps = ramps_of(knots, changes, term.constant)
         low, high = self.range(k)
-        error = piecewise_error(term.formula, ramps, *widened(low, high))
+        error = piecewise_error(term.formula, ramps, *widened(low, high), self.observer)
         steepest = steepest_slope(ramps, low, high, self.drift(w))
         return OuterRamps(knots, slopes, error, steepest)
 

@@ -19,6 +19,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import LEAVES, Node, Tape
 from onelayer.lemmas.nested import Outer
 from onelayer.lemmas.univariate import halved
+from onelayer.observer import Observer
 from onelayer.taylor import difference, variables
 from onelayer.taylor.hull import evaluate_hulled
 
@@ -66,7 +67,7 @@ def around_zero(outer: Outer) -> bool:
     return len(outer.sums) == 2 and inside
 
 
-def cone_error(outer: Outer, goal: float) -> float:
+def cone_error(outer: Outer, goal: float, observer: Observer | None = None) -> float:
     """Upper bound of |g - sum of the ridges| over the box of a cone, below ``goal`` if intervals show it; else inf."""
     cones = around_zero(outer) and homogeneous(outer.formula) and homogeneous(outer.decomposed())
     if not cones:
@@ -74,11 +75,11 @@ def cone_error(outer: Outer, goal: float) -> float:
     worst = 0.0
     for fixed in range(2):
         for end in (outer.low[fixed], outer.high[fixed]):
-            worst = max(worst, _edge_error(outer, fixed, end, goal))
+            worst = max(worst, _edge_error(outer, fixed, end, goal, observer))
     return worst
 
 
-def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
+def _edge_error(outer: Outer, fixed: int, end: float, goal: float, observer: Observer | None) -> float:
     """The bound on the edge on which one sum is ``end``."""
     free = 1 - fixed
     low = outer.low[free]
@@ -101,7 +102,7 @@ def _edge_error(outer: Outer, fixed: int, end: float, goal: float) -> float:
         return torch.where(torch.isnan(bound), torch.inf, bound)
 
     edges = numbers(sorted(cuts))
-    found = halved(bounds, edges[:-1], edges[1:], goal)
+    found = halved(bounds, edges[:-1], edges[1:], goal, observer)
     return found if found <= goal else math.inf
 
 

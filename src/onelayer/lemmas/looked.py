@@ -25,6 +25,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import UP, Rounding
 from onelayer.lemmas.nested import Inner
 from onelayer.lemmas.univariate import lookup_error, range_of
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +63,7 @@ def looked_up(
     values: Floats,
     columns: Sequence[Sequence[float]] | None,
     r: Rounding,
+    observer: Observer | None = None,
 ) -> Looked:
     """The head with these keys per axis and values (M_1, ..., M_r), whose ``columns`` are None for one axis."""
     along = [values] if columns is None else [np.array(column) for column in columns]
@@ -75,7 +77,7 @@ def looked_up(
         # Key features of a head: one slope per axis, of which this axis uses its own, then the bias.
         axis = keys[a][:, [a, len(factors)]]
         alone = _alone(axis, along[a][:, None])
-        errors.append(lookup_error(alone, formula, span.low, span.high) * UP)
+        errors.append(lookup_error(alone, formula, span.low, span.high, observer) * UP)
     bottom, top = reduce(_product_range, ranges)
     error = errors[0]
     if columns is not None:

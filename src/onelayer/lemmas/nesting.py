@@ -36,12 +36,13 @@ from onelayer.lemmas.looked import Looked, Reached, key_width, looked_up
 from onelayer.lemmas.nested import Inner, Nested, Outer, RidgeTerm
 from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 
 
 @np.errstate(all="ignore")  # what is not finite ends as inf
-def nested_error(model: OneLayerTransformer, nested: Nested, box: Box) -> float:
+def nested_error(model: OneLayerTransformer, nested: Nested, box: Box, observer: Observer | None = None) -> float:
     """Upper bound of sup over the box of |T - f|, T as executed, f the function that ``nested`` states.
 
     The gaps of the outer functions are taken as stated: they are the claims of other proofs.
@@ -49,7 +50,7 @@ def nested_error(model: OneLayerTransformer, nested: Nested, box: Box) -> float:
     form = Form(model, nested)
     if overflows(model, box):
         return math.inf
-    proof = _NestingProof(model, nested, form, box)
+    proof = _NestingProof(model, nested, form, box, observer)
     return upper_bound(proof.error() * UP)
 
 
@@ -187,8 +188,11 @@ class Form:
 
 
 class _NestingProof:
-    def __init__(self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box) -> None:
+    def __init__(
+        self, model: OneLayerTransformer, nested: Nested, form: Form, box: Box, observer: Observer | None
+    ) -> None:
         self.nested = nested
+        self.observer = observer
         self.form = form
         self.r = rounding_of(model.dtype)
         self.low = box.lower.flatten().numpy()
@@ -264,7 +268,7 @@ class _NestingProof:
         high = sum(map(max, ends)) + slack
         s = ExecutedSum(*widened(low, high), drift, size)
         ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], ridge.constant)
-        return term_error(ridge.formula, ramps, s, self.r)
+        return term_error(ridge.formula, ramps, s, self.r, self.observer)
 
     def _looked(self, c: int, head: int | None) -> Looked:
         """An inner function against its head, or, where it is linear and has none, as W_E writes it."""
@@ -276,7 +280,7 @@ class _NestingProof:
         keys = [self.form.w[f"memory.{head}.axes.{a}"] for a in range(len(factors))]
         values = self.form.w[f"memory.{head}.values"][..., 0]
         columns = self.nested.along(c) if len(factors) > 1 else None
-        return looked_up(factors, spans, keys, values, columns, self.r)
+        return looked_up(factors, spans, keys, values, columns, self.r, self.observer)
 
     def _span(self, one: Inner) -> Reached:
         """What direction . x is over the box."""

@@ -37,6 +37,7 @@ from onelayer.lemmas.overflow import overflows
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
 from onelayer.lemmas.subsets import average_gap
 from onelayer.lemmas.units import ExecutedSum, ramps_of, term_error
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 Ends = tuple[float, float]
@@ -52,12 +53,12 @@ class Peak:
 
 
 @np.errstate(all="ignore")  # what is not finite ends as inf
-def pieces_error(model: OneLayerTransformer, pieces: Pieces, box: Box) -> float:
+def pieces_error(model: OneLayerTransformer, pieces: Pieces, box: Box, observer: Observer | None = None) -> float:
     """Upper bound of sup over the box of |T - f|, T as executed, f the function that ``pieces`` states."""
     form = SharpForm(model, pieces)
     if overflows(model, box):
         return math.inf
-    proof = _SharpProof(model, pieces, form, box)
+    proof = _SharpProof(model, pieces, form, box, observer)
     return upper_bound(proof.error() * UP)
 
 
@@ -135,8 +136,11 @@ class SharpForm:
 
 
 class _SharpProof:
-    def __init__(self, model: OneLayerTransformer, pieces: Pieces, form: SharpForm, box: Box) -> None:
+    def __init__(
+        self, model: OneLayerTransformer, pieces: Pieces, form: SharpForm, box: Box, observer: Observer | None
+    ) -> None:
         self.pieces = pieces
+        self.observer = observer
         self.form = form
         self.r = rounding_of(model.dtype)
         low = box.lower.flatten().tolist()
@@ -252,7 +256,7 @@ class _SharpProof:
         mine = self.form.units == k
         ramps = ramps_of(self.form.knots[mine], self.form.changes[mine], curve.constant)
         s = ExecutedSum(low, high, drift, size)
-        return term_error(curve.formula, ramps, s, self.r)
+        return term_error(curve.formula, ramps, s, self.r, self.observer)
 
 
 def _outward(low: Fraction, high: Fraction) -> Ends:

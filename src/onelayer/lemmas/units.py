@@ -12,6 +12,7 @@ from onelayer.float64 import UNIT
 from onelayer.language.formula import Formula
 from onelayer.lemmas.forward import SLACK, UP, Rounding
 from onelayer.lemmas.univariate import Ramps, piecewise_error
+from onelayer.observer import Observer
 
 Floats = NDArray[np.float64]
 # Of the ends of s: the slope is taken a little beyond them, where the executed sum may lie after their own rounding.
@@ -28,13 +29,15 @@ class ExecutedSum:
     size: float
 
 
-def term_error(g: Formula, ramps: Ramps, s: ExecutedSum, r: Rounding) -> tuple[float, float]:
+def term_error(
+    g: Formula, ramps: Ramps, s: ExecutedSum, r: Rounding, observer: Observer | None = None
+) -> tuple[float, float]:
     """|G(s^) - g(s)| as executed, G = ramps, and the size of what the units add up.
 
     |G(s^) - g(s)| <= |G(s) - g(s)| + Lip(G) |s^ - s|, and a unit c relu(s^ - t) rounds as |c| (|s^| + |t|) does.
     """
     steepest = steepest_slope(ramps, s.low, s.high, s.drift)
-    error = piecewise_error(g, ramps, s.low, s.high)
+    error = piecewise_error(g, ramps, s.low, s.high, observer)
     sizes = np.abs(ramps.changes)
     reach = s.size + 2 * s.drift + np.abs(ramps.knots)
     each = r.gamma(4) * reach + 8 * r.tiny * (1 + reach)  # of relu(s^ - t)

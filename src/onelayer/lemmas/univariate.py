@@ -16,11 +16,13 @@ from onelayer.float64 import UNIT, indices, linspace
 from onelayer.language.formula import Formula
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import in_float64
+from onelayer.observer import Observer
 from onelayer.taylor import difference, variables
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled, surely_defined
 
 Floats = NDArray[np.float64]
+Bounds = Callable[[Tensor, Tensor, Tensor], Tensor]  # of boxes by their ends and the numbers of their pieces
 ORDER = 4  # of the Taylor models in one variable; higher ones pay only far below 1e-12
 SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
@@ -29,7 +31,8 @@ DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its 
 LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
 ROUNDS = 60  # halvings: more than the digits of float64
 MAX_BOXES = 2**21  # of one axis, about a minute
-MANY = 2**12  # boxes still open, above which halving them has to help
+MANY = 2**12  # boxes still open, above which halving them has to help, and to be in time
+PART = 2**14  # boxes bounded in one call
 RANGE_BOXES = 512  # on which values are enclosed, in one call
 LOOKUP_ORDER = 7  # softmax averages of few tokens are smooth: high orders need few boxes
 LOOKUP_PIECES = 8  # boxes to begin with
@@ -75,7 +78,7 @@ class Ramps:
         return values[piece] + slopes[piece] * (s - points[piece])
 
 
-def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> float:
+def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float, observer: Observer | None = None) -> float:
     """Upper bound of |ramps(s) - formula(s)| over [low, high], a few percent above the true value; inf if undecided.
 
     Each piece is a box; boxes whose Taylor bound exceeds what was sampled are halved. On a piece the difference is
@@ -95,23 +98,25 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float) -> 
         return _distance(formula, x, line, left, right)
 
     right = torch.from_numpy(points[1:].copy())
-    bound = halved(bounds, start, right, goal)
+    bound = halved(bounds, start, right, goal, observer)
     return max(ROOM * sampled, bound) + rounding
 
 
-def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, right: Tensor, goal: float) -> float:
+def halved(bounds: Bounds, left: Tensor, right: Tensor, goal: float, observer: Observer | None = None) -> float:
     """The largest of ``bounds(left, right, piece)`` over intervals that are halved until they stay below ``goal``.
 
-    ``piece`` numbers the interval from which a box comes. Without hope, or room, the largest bound is returned as it
-    is; inf if undecided.
+    ``piece`` numbers the interval from which a box comes. Without hope, or room, or time for many boxes, the largest
+    bound is returned as it is; inf if undecided.
     """
+    watch = observer or Observer()
     piece = indices(len(left))
     worst, before = 0.0, np.inf
     for _ in range(ROUNDS):
-        bound = bounds(left, right, piece)
+        bound = _in_parts(bounds, left, right, piece, watch)
+        if bound is None:
+            break
         done = bound <= goal  # false for nan and inf
-        if bool(done.any()):
-            worst = max(worst, float(bound[done].max()))
+        worst = max(worst, float(torch.where(done, bound, 0.0).max()))
         if bool(done.all()):
             return worst
         left = left[~done]
@@ -136,7 +141,19 @@ def halved(bounds: Callable[[Tensor, Tensor, Tensor], Tensor], left: Tensor, rig
     return np.inf
 
 
-def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high: float) -> float:
+def _in_parts(bounds: Bounds, left: Tensor, right: Tensor, piece: Tensor, watch: Observer) -> Tensor | None:
+    """The bounds of all boxes; None where they are many and the time is over."""
+    found: list[Tensor] = []
+    for part in zip(*(torch.split(side, PART) for side in (left, right, piece)), strict=True):
+        if len(left) > MANY and watch.over:
+            return None
+        found.append(bounds(*part))
+    return torch.cat(found)
+
+
+def lookup_error(
+    model: OneLayerTransformer, formula: Formula, low: float, high: float, observer: Observer | None = None
+) -> float:
     """Upper bound of |T - formula| over [low, high] for a layer of one number, in real arithmetic; inf if undecided."""
     s = np.linspace(low, high, SAMPLES * LOOKUP_PIECES + 1)
     with torch.no_grad():
@@ -154,7 +171,7 @@ def lookup_error(model: OneLayerTransformer, formula: Formula, low: float, high:
 
     edges = _edges(low, high, LOOKUP_PIECES)
     goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
-    bound = halved(bounds, edges[:-1], edges[1:], goal)
+    bound = halved(bounds, edges[:-1], edges[1:], goal, observer)
     return max(ROOM * sampled, bound)
 
 

@@ -69,7 +69,7 @@ class _Work:
         inputs = tuple(found.box.shape)
         outputs = tuple(found.target.output_shape)
         model = nested_layer(inputs, outputs, nested, lookups, fitted, found.dtype)
-        upper = nested_error(model, nested, found.box)
+        upper = nested_error(model, nested, found.box, self.observer)
         return certified(model, nested, found.target, found.box, eps, upper, None, started)
 
     def _statement(self, outers: list[Outer], fitted: list[Piecewise], lookups: list[list[Lookup] | None]) -> Nested:

@@ -51,7 +51,7 @@ def outer_function(
         ridge = RidgeTerm((1.0,), text, 0.0)
         return Outer(group.output, sums, text, low, high, 0.0, (ridge,))
     bare = Outer(group.output, sums, text, low, high, 0.0, ())
-    cone = _coned(bare, CONE_SHARE * tolerance) if is_cone(bare) else None
+    cone = _coned(bare, CONE_SHARE * tolerance, observer) if is_cone(bare) else None
     if cone is not None:
         return cone
     found = pursue(
@@ -81,13 +81,13 @@ def _with_gap(outer: Outer, tolerance: float, observer: Observer) -> Outer:
     return replace(outer, gap=gap * (1 + WIDER))
 
 
-def _coned(outer: Outer, tolerance: float) -> Outer | None:
+def _coned(outer: Outer, tolerance: float, observer: Observer) -> Outer | None:
     """A cone with absolute values for ridges, and the gap that the rim of its box proves; None where they are many."""
     ridges = cone_ridges(outer, CONE_ROOM * tolerance)
     if ridges is None:
         return None
     made = replace(outer, ridges=ridges)
-    gap = cone_error(made, tolerance)
+    gap = cone_error(made, tolerance, observer)
     if gap < math.inf:
         return replace(made, gap=gap * (1 + WIDER))
     return None

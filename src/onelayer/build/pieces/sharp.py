@@ -71,12 +71,12 @@ def sharpen(found: Sharpener, eps: float, observer: Observer) -> Approximation:
     """The layer and its proof."""
     started = time.monotonic()
     observer.check()
-    return refined(lambda goal: _attempt(found, goal, eps, started), eps, observer)
+    return refined(lambda goal: _attempt(found, goal, eps, started, observer), eps, observer)
 
 
 # Numbers that are not finite are refused by name.
 @np.errstate(all="ignore")
-def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Approximation:
+def _attempt(found: Sharpener, goal: float, eps: float, started: float, observer: Observer) -> Approximation:
     pieces = found.pieces
     share = CURVED_SHARE if found.curved else ALONE_SHARE
     fits = _fits(found, ROOM * goal * (1 - share))
@@ -85,7 +85,7 @@ def _attempt(found: Sharpener, goal: float, eps: float, started: float) -> Appro
     inputs = tuple(found.box.shape)
     outputs = tuple(found.target.output_shape)
     model = pieces_layer(inputs, outputs, stated, sharpness, fits, found.box, found.dtype)
-    upper = pieces_error(model, stated, found.box)
+    upper = pieces_error(model, stated, found.box, observer)
     return certified(model, stated, found.target, found.box, eps, upper, None, started)
 
 

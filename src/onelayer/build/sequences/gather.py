@@ -145,7 +145,7 @@ def _gathered(f: Any, box: Box, wanted: _Wanted, observer: Observer) -> Approxim
             dtype=wanted.dtype,
         )
         composition = with_units(decomposed, units)
-        error = composition_error(model, composition, box)
+        error = composition_error(model, composition, box, observer)
         return certified(model, composition, target, box, eps, error, gap, started)
 
     # A pursuit out of time may have missed by far: closer units would not help.

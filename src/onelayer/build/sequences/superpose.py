@@ -90,7 +90,7 @@ def _superposed(f: Any, box: Box, eps: float, dtype: torch.dtype, max_ramps: int
     found = _terms(target, box)
     _need_values(target.formula, box)
     atoms, terms = _placed(found, box)
-    work = _Superposition(target, box, atoms, terms, eps, dtype, max_ramps, started)
+    work = _Superposition(target, box, atoms, terms, eps, dtype, max_ramps, started, observer)
 
     def attempt(goal: float) -> Approximation:
         observer.report("building")
@@ -135,6 +135,7 @@ class _Superposition:
     dtype: torch.dtype
     max_ramps: int
     started: float
+    observer: Observer
 
     @property
     def outputs(self) -> int:
@@ -170,10 +171,11 @@ class _Superposition:
         decomposed = composition_of(self.terms, self.atoms, width=width, outputs=outputs, each=False, exact=True)
         composition = with_units(decomposed, units)
         normal = target_of(decomposed.formula(), box, target.output_shape, target.description)
-        upper = composition_error(model, composition, box)
+        upper = composition_error(model, composition, box, self.observer)
         return certified(model, composition, normal, box, self.eps, upper, None, self.started)
 
 
+@np.errstate(over="ignore")  # an atom that counts for nothing may err by anything
 def _inner_tolerances(
     terms: list[PlacedTerm], fitted: list[Piecewise], atoms: int, outputs: int, share: float
 ) -> Array:
