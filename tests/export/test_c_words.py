@@ -87,3 +87,12 @@ def test_no_part_of_fast_math_compiles(flag: str, tmp_path: Path) -> None:
     path = to_c(a, tmp_path / "line.c", guard="raise")
     with pytest.raises(OnelayerError, match="no -ffast-math"):
         compiled(path, a.model, flags=(*FLAGS, flag))
+
+
+@needs_compiler
+def test_constants_read_as_float_do_not_compile(tmp_path: Path) -> None:
+    """No macro tells of them: the self-test of a proof to 1e-9 failed, and nothing else."""
+    a = line(1.0, "x1", Box([0.0], [1.0]), 1e-3)
+    path = to_c(a, tmp_path / "line.c")
+    with pytest.raises(OnelayerError, match="constants_are_double"):
+        compiled(path, a.model, flags=(*FLAGS, "-fsingle-precision-constant"))

@@ -26,12 +26,15 @@ from onelayer.source import Exportable, Source, source_of
 TYPES = {torch.float64: "double", torch.float32: "float", torch.float16: "float", torch.bfloat16: "float"}
 
 # Each part of -ffast-math by its own flag, and x87 registers: nan would pass a guard, and sums would be others.
+# No macro tells of constants that are read as float, which lose half of their digits.
 REFUSED = """\
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(_M_FP_FAST) \\
     || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0) \\
     || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
 #error "the proof needs every operation rounded to nearest in its own format: no -ffast-math, no x87"
-#endif"""
+#endif
+/* refused where constants are read as float (-fsingle-precision-constant): an array of less than no entries */
+typedef char constants_are_double[sizeof(1.0) == sizeof(double) ? 1 : -1];"""
 
 
 def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
@@ -214,6 +217,7 @@ def facts(a: Exportable, source: Source) -> list[str]:
         "sum is taken, with each product rounded or fused (-ffp-contract=on or off, FMA or not: a contraction drops a "
         f"rounding that was allowed for), for exp within 4 units in the last place (glibc and musl: below 1) and "
         "square roots, quotients and all other operations rounded to nearest. No additional slack is needed." + holding,
-        "It does not cover -ffast-math or any part of it, x87 registers (FLT_EVAL_METHOD != 0), another rounding "
-        f"direction, or a coarser exp. Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
+        "It does not cover -ffast-math or any part of it, x87 registers (FLT_EVAL_METHOD != 0), constants read as "
+        "float, another rounding direction, or a coarser exp. "
+        f"Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
     ]

@@ -31,7 +31,7 @@ WORDS = (
     "alignas alignof asm bool constexpr false nullptr static_assert thread_local true typeof typeof_unqual "
     "linux unix i386 errno main real dense dense8 sparse softmax normalize hold self_test EXP SQRT NAN INFINITY "
     "HUGE_VAL x y p k found failed allowed fpclassify isfinite isgreater isgreaterequal isinf isless islessequal "
-    "islessgreater isnan isnormal isunordered signbit"
+    "islessgreater isnan isnormal isunordered signbit constants_are_double"
 )
 # Functions of the C library, which compilers and the library itself call: a layer of that name would answer them.
 LIBRARY = (
