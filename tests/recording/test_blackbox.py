@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from onelayer.box import Box
 from onelayer.checker.check import check
@@ -176,3 +179,46 @@ def test_a_simulator_of_several_arguments_gets_them_by_name():
     a = approximate(BlackBox(simulator, {"rpm": 0.001, "load": 20}), Box(rpm=(800, 6000), load=(0, 1)), 9.0)
     assert a.certificate.proved
     assert all(0 <= load <= 1 and 800 <= rpm <= 6000 for load, rpm in seen)
+
+
+def test_a_black_box_keeps_the_order_of_its_coordinates() -> None:
+    """Its values are known by points: of a box that names a and b the other way round they are other values."""
+    box = BlackBox(lambda a, b: a - 2 * b, lipschitz=3.0)
+    as_target(box, Box(a=(0, 1), b=(0, 1)))
+    as_target(box, Box(a=(0, 0.5), b=(0, 1)))
+    with pytest.raises(OnelayerError, match="another order"):
+        as_target(box, Box(b=(0, 1), a=(0, 1)))
+
+
+def grown(x: np.ndarray) -> torch.Tensor:
+    return torch.tensor(x[0], requires_grad=True) * 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.complex128(1j * x[0]),
+        lambda x: np.array([1j * x[0]]),
+        lambda x: np.ma.masked_array([x[0]], mask=[x[0] > 0.4]),
+        lambda x: str(x[0]),
+    ],
+)
+def test_what_are_no_real_numbers_is_refused(f: Callable[..., Any]) -> None:
+    """NumPy drops imaginary parts without an error, and shows what lies under a mask."""
+    with pytest.raises(OnelayerError, match="must return numbers") as caught:
+        as_target(BlackBox(f, lipschitz=20.0), LINE)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tensor_with_a_gradient_ends_in_one_line() -> None:
+    with pytest.raises(OnelayerError, match="must return numbers"):
+        BlackBox(grown, lipschitz=20.0)(np.array([[0.5]]))
+
+
+def test_masked_values_of_declared_code_are_refused() -> None:
+    def f(x: np.ndarray) -> np.ndarray:
+        return np.ma.masked_array(x[..., 0], mask=np.asarray(x)[..., 0] > 2)
+
+    assert as_target(lambda x: f(x) + np.float64(0), LINE, lipschitz=2.0).paid
+    with pytest.raises(OnelayerError, match="masked"):
+        as_target(lambda x: np.ma.masked_greater(np.asarray(x)[..., 0], 0.4), LINE, lipschitz=2.0)

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onelayer.box import Box
-from onelayer.errors import UnsupportedOperation
+from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.language.formula import parse
+from onelayer.recording import recorder
 from onelayer.recording.recorder import record
 
 MATRIX = torch.tensor([[2.0, 1.0, -0.5], [0.0, 1.0, 0.25], [1.0, 0.0, 3.0]], dtype=torch.float64)
@@ -134,3 +135,15 @@ def test_constants_are_exactly_their_floats() -> None:
     formula = record(lambda x: x[..., 0] * 0.1 + torch.tensor(0.1, dtype=torch.float32), (1,))
     numbers = {node.value for node in formula.nodes if node.op == "num"}
     assert numbers == {0.1, float(torch.tensor(0.1, dtype=torch.float32))}
+
+
+def test_a_long_function_that_mixes_its_batch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the mean differs from the point, and only there: no value shows it."""
+    monkeypatch.setattr(recorder, "LONG", 5)
+
+    def f(x: Tensor) -> Tensor:
+        near = 1 - torch.tanh(1e8 * (x[..., 0] - 0.7313)) ** 2
+        return torch.sin(torch.exp(torch.sin(x[..., 0]))) + near * (x[..., 0] - x.mean(0)[..., 0])
+
+    with pytest.raises(OnelayerError, match="depends on point 2"):
+        record(f, (1,))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sympy
+from sympy.utilities.lambdify import implemented_function
 
 from onelayer.errors import OnelayerError
 from onelayer.recording.sympy_code import from_sympy
@@ -47,3 +48,15 @@ def test_floats_and_plain_names_are_read() -> None:
     a1, a2 = sympy.symbols("a1 a2")
     assert str(from_sympy(0.1 * a1 - sympy.Float(2.5) * a2, 2)) == str(from_sympy(0.1 * X - 2.5 * Y, 2))
     assert str(from_sympy(sympy.Lambda((Y, X), Y - 2 * X), 2)) == str(from_sympy(X - 2 * Y, 2))
+
+
+def test_a_function_with_code_of_its_own_is_refused_whatever_its_name() -> None:
+    doubled = implemented_function("tanh", lambda value: 2 * value)
+    with pytest.raises(OnelayerError, match="the class tanh"):
+        from_sympy(doubled(X), 1)
+
+
+def test_a_class_of_a_library_with_a_name_like_sympy_is_refused() -> None:
+    foreign = type("sin", (sympy.Function,), {"__module__": "sympy_of_mine"})
+    with pytest.raises(OnelayerError, match="the class sin"):
+        from_sympy(foreign(X), 1)

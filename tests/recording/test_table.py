@@ -175,3 +175,20 @@ def test_unknown_interpolation_and_sources():
         table("nearest")
     with pytest.raises(OnelayerError, match="not from int"):
         Table.read(3, inputs=["a"], output="b")
+
+
+def test_what_is_no_number_of_a_column_is_named() -> None:
+    hidden = np.ma.masked_array([0.0, 999.0, 2.0], mask=[False, True, False])
+    with pytest.raises(OnelayerError, match="missing value in row 2"):
+        Table.read({"x": np.arange(3.0), "y": hidden}, inputs="x", output="y")
+    with pytest.raises(OnelayerError, match="must have a number"):
+        Table.read({"x": ["0", "1_0", "20"], "y": [1.0, 2, 3]}, inputs="x", output="y")
+    with pytest.raises(OnelayerError, match="must have a number"):
+        Table.read({"x": np.arange(3).astype("datetime64[ns]"), "y": [1.0, 2, 3]}, inputs="x", output="y")
+
+
+@pytest.mark.parametrize("values", [np.ma.masked_array([0.0, 9, 2], mask=[False, True, False]), np.array([0, 1j, 2])])
+def test_a_table_of_what_are_no_real_numbers_is_refused(values: np.ndarray) -> None:
+    with pytest.raises(OnelayerError, match="arrays of numbers") as caught:
+        Table((np.arange(3.0),), values, ("x",))
+    assert "\n" not in str(caught.value)

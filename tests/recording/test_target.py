@@ -130,3 +130,21 @@ def test_domain_text_rounds_outward() -> None:
 def test_bad_domains_are_refused(text: str, message: str) -> None:
     with pytest.raises(FormulaError, match=message.replace("(", r"\(")):
         parse_domain(text)
+
+
+class Grown(nn.Module):
+    """A module that holds what it computed of its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(1, 1)
+        self.doubled = self.inner.weight * 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.doubled.double())[..., 0]
+
+
+def test_a_module_that_cannot_be_copied_ends_in_one_line() -> None:
+    with pytest.raises(OnelayerError, match="proved as a copy") as caught:
+        as_target(Grown(), LINE)
+    assert "\n" not in str(caught.value)

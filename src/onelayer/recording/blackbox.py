@@ -10,7 +10,6 @@ from typing import Any
 from onelayer.box import Box
 from onelayer.disk import as_path
 from onelayer.errors import OnelayerError
-from onelayer.recording.callables import of_one_array
 from onelayer.recording.evaluations import GRADIENTS, Array, Evaluations, Means
 from onelayer.recording.separable import STRUCTURES
 
@@ -87,8 +86,7 @@ class BlackBox:
         """The same, called as its arguments ask for: with a point of the box, or with its coordinates by name."""
         for evaluations in (self._values, self.gradient):
             if evaluations is not None:
-                # Which argument is which coordinate is known once there is a box.
-                evaluations.function = of_one_array(evaluations.function, box)
+                evaluations.take(box)
         return self
 
     def __len__(self) -> int:

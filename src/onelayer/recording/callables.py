@@ -156,6 +156,19 @@ def met_in(error: Exception) -> str:
     return f"; met in {shown}" if shown else ""
 
 
+def real_numbers(value: Any) -> np.ndarray[Any, Any]:
+    """A value as an array; ValueError for text, times, complex numbers and numbers hidden by a mask.
+
+    NumPy would drop imaginary parts without an error, and show what lies under a mask.
+    """
+    if np.ma.is_masked(value):
+        raise ValueError("some numbers are masked")
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiubO":
+        raise ValueError(f"{array.dtype} is no format of real numbers")
+    return array
+
+
 def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:
     """f on NumPy arrays as a torch function, and whether it takes batches; else it gets one point after another."""
     shape = tuple(points.shape[1:])
@@ -170,7 +183,9 @@ def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor
     def function(x: Tensor) -> Tensor:
         flat = x.detach().cpu().double().reshape(-1, *shape).numpy()
         # Copies: code that writes into its argument must not write into the points.
-        raw = f(flat.copy()) if batched else np.stack([np.asarray(f(point)) for point in flat])
+        given = [f(flat.copy())] if batched else map(f, flat)
+        answers = list(map(real_numbers, given))
+        raw = answers[0] if batched else np.stack(answers)
         values = torch.from_numpy(np.ascontiguousarray(raw))
         values = values.double() if values.is_floating_point() else values
         batch = x.shape[: x.ndim - len(shape)]

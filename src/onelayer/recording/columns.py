@@ -47,6 +47,9 @@ def numbers(source: object, name: str, values: Sequence[Any]) -> Array:
 
 def as_number(value: Any) -> float | None:
     """The finite number that a cell holds, None where it holds none."""
+    # Python reads 1_0 as ten.
+    if isinstance(value, str) and "_" in value:
+        return None
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

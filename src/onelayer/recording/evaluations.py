@@ -15,8 +15,10 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.errors import FileError, OnelayerError, told
+from onelayer.recording.callables import Spread, of_one_array, real_numbers
 
 Array = NDArray[np.float64]
 TRIED = 3  # values of a cache file that are computed again when it is first used
@@ -49,9 +51,25 @@ class Evaluations:
     _read: list[bytes] = field(default_factory=list, repr=False)  # points from the file, until some were tried
 
     def __post_init__(self) -> None:
+        self.given = self.function  # whatever its arguments are
+        self.order: tuple[int, ...] | None = None  # in which it takes the coordinates, once it has met a box
         if self.means.cache is not None:
             self._known.update(_stored(self.means.cache, self.table))
             self._read = list(self._known)
+
+    def take(self, box: Box) -> None:
+        """Call the function as its arguments ask for: with a point of the box, or with its coordinates by name.
+
+        Known values are those of points in the order of the first box: a box of another order is refused.
+        """
+        asked = of_one_array(self.given, box)
+        order = asked.order if isinstance(asked, Spread) else ()
+        if self.order not in (None, order):
+            raise OnelayerError(
+                f"{self.name} was evaluated on a box that has its coordinates in another order; "
+                "name them in that order, or make a new BlackBox"
+            )
+        self.function, self.order = asked, order
 
     def __len__(self) -> int:
         """Points whose value is known."""
@@ -118,8 +136,9 @@ class Evaluations:
         if isinstance(value, Exception):
             raise OnelayerError(f"{self.name} failed at {where}: {told(value)}{kept}") from value
         try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+            array = real_numbers(value).astype(np.float64)
+        # Whatever an object of another library raises where it is no array.
+        except Exception as error:
             kind = type(value).__name__
             raise OnelayerError(f"{self.name} returned {kind} at {where}; it must return numbers{kept}") from error
         if not np.isfinite(array).all():

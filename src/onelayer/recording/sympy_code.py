@@ -109,6 +109,15 @@ def _as_people_sort(name: str) -> list[tuple[str, int]]:
     return [(letters, int(digits or -1)) for letters, digits in parts]
 
 
+def _is_foreign(kind: type) -> bool:
+    """Whether a class may mean anything by its name: one of the user's own, or with code of its own.
+
+    An undefined function has no module, and no meaning but its name.
+    """
+    home: str = getattr(kind, "__module__", None) or "sympy"
+    return home.split(".")[0] != "sympy" or hasattr(kind, "_imp_")  # as implemented_function makes it
+
+
 class _SympyReader:
     """Writes an expression onto a tape, from its leaves to its root."""
 
@@ -134,8 +143,7 @@ class _SympyReader:
             return self._pieces(args)
         if kind == "Heaviside":
             return self._step(*args)
-        # A class of the user's own may mean anything by its name; an undefined function has none but that.
-        if not (getattr(type(item), "__module__", None) or "sympy").startswith("sympy"):
+        if _is_foreign(type(item)):
             raise UnsupportedOperation(f"the class {kind}", "write it with functions of SymPy")
         return self._function(_NAMES.get(kind, kind), args)
 

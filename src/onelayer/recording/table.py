@@ -19,6 +19,7 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.operations import SPLINE
 from onelayer.language.tree import Tape
+from onelayer.recording.callables import real_numbers
 from onelayer.recording.columns import Array, column_of, listed, named_after, numbers, read_columns
 from onelayer.recording.evaluation import at_points
 from onelayer.recording.scattered import Scattered, scattered
@@ -146,9 +147,10 @@ def _ends(values: Array) -> str:
 def _floats(values: Any) -> Array:
     """An array of numbers, or one line that says what is none."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        return real_numbers(values).astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise OnelayerError(f"axes and values of a table are arrays of numbers, got {repr(values)[:60]}") from error
+        shown = " ".join(repr(values).split())[:60]
+        raise OnelayerError(f"axes and values of a table are arrays of numbers, got {shown}") from error
 
 
 def _chosen(source: Any, names: Sequence[str]) -> tuple[dict[str, Array], str]:
@@ -170,13 +172,22 @@ def _columns(source: Any) -> tuple[Mapping[str, Any], str]:
         return read_columns(source), str(source)
     # A data frame.
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
-        frame = {str(name): np.asarray(source[name]).tolist() for name in source.columns}
+        frame = {str(name): _cells_of(source[name]) for name in source.columns}
+        if len(frame) < len(source.columns):
+            raise OnelayerError(f"the frame must name every column once, got {listed(source.columns)}")
         return frame, "the frame"
     if isinstance(source, Mapping):
-        columns = {str(name): np.asarray(column).ravel().tolist() for name, column in source.items()}
+        columns = {str(name): _cells_of(column) for name, column in source.items()}
         return columns, "the table"
     kind = type(source).__name__
     raise OnelayerError(f"a table is read from a file, a data frame or a mapping of names to columns, not from {kind}")
+
+
+def _cells_of(column: Any) -> list[Any]:
+    """The cells of a column: None for a masked one, and times as text, which are no numbers."""
+    cells = column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
+    flat = cells.ravel()
+    return (flat.astype(str) if cells.dtype.kind in "mM" else flat).tolist()
 
 
 def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:

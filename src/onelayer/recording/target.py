@@ -121,7 +121,7 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     if isinstance(f, nn.Module):
         # A copy: what the user holds keeps its format, its place and its mode.
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
-        module = copy.deepcopy(f).double().cpu().eval()
+        module = _copied(f).double().cpu().eval()
         return _from_torch(module, box, "module", type(f).__name__, declared, watch)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
     f = of_one_array(f, box)
@@ -136,6 +136,13 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
     if declared is None:
         return _from_numpy(f, function, batched, box, name, watch)
     return _from_blackbox(function, box, declared, name, watch)
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise OnelayerError(f"a module is proved as a copy, and this one has none ({told(error)})") from error
 
 
 def _from_blackbox(
@@ -247,6 +254,7 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
     lipschitz = None if formula is not None or declared is None else as_lipschitz(declared, box, f)
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
+    _need_shape(formula, outputs, name)
     return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace, executed=executed)
 
 
@@ -270,7 +278,14 @@ def _from_numpy(
     executed = None if whole is function else as_executed(code, shape, box)
     pace = _pace(whole, box, name)
     outputs = _examine(whole, box, name, pace, observer)
+    _need_shape(formula, outputs, name)
     return Target(whole, shape, outputs, "callable", name, formula, pace=pace, executed=executed)
+
+
+def _need_shape(formula: Formula | None, outputs: tuple[int, ...], name: str) -> None:
+    """In another shape the outputs of the formula would stand for other values."""
+    if formula is not None and formula.output_shape != outputs:
+        raise OnelayerError(f"{name} has outputs of shape {outputs}, and {formula.output_shape} as it is recorded")
 
 
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
