@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.float64 import indices
 from onelayer.ground import pinned
@@ -32,6 +33,7 @@ class Box:
     coordinates of a vector, with their units in brackets, or () where there are none; they are no part of the set.
     """
 
+    @door
     def __init__(
         self, lower: Any = None, upper: Bounds | None = None, *, names: Sequence[str] = (), **intervals: Any
     ) -> None:
@@ -83,6 +85,7 @@ class Box:
         ends = zip(self.lower.flatten().tolist(), self.upper.flatten().tolist(), strict=True)
         return [f"[{low!r}, {high!r}]" for low, high in ends]
 
+    @door
     def named(self, names: Sequence[str]) -> Box:
         """The same set with other names."""
         return Box(self.lower, self.upper, names=names)
@@ -108,12 +111,14 @@ class Box:
         """The length of every side."""
         return self.upper - self.lower
 
+    @door
     def contains(self, x: Tensor) -> Tensor:
         """Boolean per batch element of ``x`` with trailing event shape; NaN is outside."""
         inside = (x >= self.lower) & (x <= self.upper)
         first_of_event = inside.ndim - self.lower.ndim
         return inside.flatten(first_of_event).all(-1)
 
+    @door
     @pinned()
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
         """``count`` scattered points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
@@ -133,6 +138,7 @@ class Box:
         inside = torch.minimum(torch.maximum(points, low), high)
         return inside.reshape(-1, *self.shape)
 
+    @door
     @pinned()
     def corners(self, limit: int = 4096) -> Tensor:
         """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""

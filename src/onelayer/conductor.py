@@ -21,6 +21,7 @@ from onelayer.build.arguments import (
 from onelayer.build.lookup.blueprint import seen_size, straight
 from onelayer.build.lookup.solve import solved_on
 from onelayer.build.lookup.storage import Storage, computing, storage_of
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.float64 import one_number
 from onelayer.formats import WIDE, either
@@ -46,6 +47,7 @@ LOOKUP_LAYOUTS = ("auto", "packed")
 LAYOUTS = ("auto", "packed", "tokens", "pieces")
 
 
+@door
 @pinned()
 def approximate(
     f: Any,

@@ -8,11 +8,19 @@ from contextlib import contextmanager
 
 # Characters, two or three lines of a terminal.
 LONGEST_LINE = 300
+# The same, of any error: a formula may stand in it.
+LONGEST_MESSAGE = 1000
 _THREAD = threading.local()  # what was refused in it, while refusals stand
 
 
 class OnelayerError(ValueError):
-    """Bad input of any kind. The command line prints the message alone and exits with status 2."""
+    """Bad input of any kind. The command line prints the message alone and exits with status 2.
+
+    Its message is one printable line, whatever of the input is repeated in it.
+    """
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(one_line(part, LONGEST_MESSAGE) for part in said))
 
 
 class UnsupportedOperation(OnelayerError):
@@ -56,7 +64,7 @@ class FormulaError(OnelayerError):
 class FileError(OnelayerError):
     """A saved file that is missing, corrupt, of another version, or hostile.
 
-    Its message is one printable line of bounded length whatever the file put into it.
+    Its message is shorter, whatever the file put into it.
     """
 
     def __init__(self, message: object) -> None:

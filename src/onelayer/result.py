@@ -14,6 +14,7 @@ from typing import Any
 from onelayer.box import Box
 from onelayer.card import card, counted, folded, number_of
 from onelayer.disk import as_path
+from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
 from onelayer.formats import REAL, format_of
 from onelayer.ground import pinned
@@ -197,6 +198,7 @@ class Approximation:
         """Heads, tokens, hidden units and parameters of the plain layer."""
         return self.model.size()
 
+    @door
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write model.safetensors, certificate.json, boxes.bin and function.txt into ``folder``; returns it.
 
@@ -216,6 +218,7 @@ class Approximation:
             shutil.rmtree(beside)
         return path
 
+    @door
     def draw(self, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Any:
         """The main picture as a matplotlib figure; with a path it is also written there as PNG, SVG or PDF.
 
@@ -224,10 +227,12 @@ class Approximation:
         self.need_certified()
         return late("pictures.drawing", "drawn")(self, path, f=f)
 
+    @door
     def explain(self, **options: Any) -> Any:
         """What every head, memory token and hidden unit is for; options are those of ``onelayer.explain``."""
         return late("pictures.explanation", "explain")(self, **options)
 
+    @door
     def check(self, **options: Any) -> Any:
         """Re-prove the certificate independently, from the files as they would be saved.
 
@@ -242,6 +247,7 @@ class Approximation:
                 return report
             return check(saved / GRADIENT, **options)
 
+    @door
     def guarded(self, guard: str | bool | None = RAISE) -> Guarded:
         """The model as a module that warns, raises (also: True) or clamps outside the certified domain.
 
@@ -250,6 +256,7 @@ class Approximation:
         self.need_certified()
         return Guarded(self.model, self.box, guard)
 
+    @door
     def export(self, to: str, path: str | os.PathLike[str], **options: Any) -> Any:
         """Write the layer as "c", "onnx", "torch", "hf" or "lens", or its certificate as "coq"; run and compare it.
 
@@ -257,6 +264,7 @@ class Approximation:
         """
         return late("export.exporter", "export")(self, to=to, out=path, **options)
 
+    @door
     def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
         """Check independently, then write one page to sign, as .html or, where Chromium is found, .pdf.
 
@@ -265,6 +273,7 @@ class Approximation:
         written: Path = late("report.page", "write_report")(self, path, **options)
         return written
 
+    @door
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
         """One page with the live view: drag a point and watch attention, values, hidden units and T(x) move."""
         self.need_certified()
@@ -291,6 +300,7 @@ class Approximation:
         return f"Approximation({counted(size, ('heads', 'tokens'))}, {self.certificate})"
 
 
+@door
 @pinned()
 def load(folder: str | os.PathLike[str]) -> Approximation:
     """The approximation saved in ``folder``: weights, certificate and boxes are checked against each other.

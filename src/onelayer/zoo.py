@@ -24,6 +24,7 @@ from onelayer.build.sequences.superpose import superpose
 from onelayer.build.sort import maximum, median, sort
 from onelayer.card import card as html_card
 from onelayer.conductor import approximate
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.observer import Observer
 from onelayer.result import Approximation
@@ -79,6 +80,7 @@ def names() -> list[str]:
     return list(ANIMALS)
 
 
+@door
 def card(name: str) -> Animal:
     """What a layer computes and how; str() is its card."""
     if name not in ANIMALS:
@@ -86,6 +88,7 @@ def card(name: str) -> Animal:
     return ANIMALS[name]
 
 
+@door
 def load(name: str, size: str = "small", *, observer: Observer | None = None) -> Approximation:
     """The layer of that name and size with its proof, built anew; the same weights every time.
 

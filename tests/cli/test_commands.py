@@ -51,6 +51,11 @@ def test_check_certify_eval_draw(saved: Path, capsys: pytest.CaptureFixture[str]
     assert status == 1
     assert json.loads(out)["status"] == "refuted"
     assert len(json.loads(out)["witness"]) == 1
+    # No fit ran, and no time makes this layer another one.
+    status, out, _ = command(capsys, "certify", str(saved), "--eps", "1e-12")
+    assert status == 1
+    assert "fit" not in out
+    assert "--max-seconds" not in out
     status, out, _ = command(capsys, "eval", str(saved), "0.5; -pi/8")
     assert status == 0
     assert [float(line) for line in out.split()] == pytest.approx([0.99749, -0.92388], abs=2e-4)

@@ -33,7 +33,18 @@ PINNED = ("build", "portfolio", "conductor.py")
 # What they do is proved by others, or nothing is claimed of it.
 GUESTS = {
     *("app", "cli", "equations", "export", "paper", "pictures", "report", "study", "training", "zoo.py"),
-    *("__init__.py", "__main__.py", "card.py", "disk.py", "errors.py", "extras.py", "guard.py", "lazy.py", "names.py"),
+    *(
+        "__init__.py",
+        "__main__.py",
+        "card.py",
+        "disk.py",
+        "door.py",
+        "errors.py",
+        "extras.py",
+        "guard.py",
+        "lazy.py",
+        "names.py",
+    ),
     *("observer.py", "result.py", "seeds.py", "source.py", "webpage.py"),
 }
 CREATING = {

@@ -19,6 +19,7 @@ from onelayer.build.arguments import check_budget, check_choice, check_dtype, ch
 from onelayer.build.tables.between import between_rows
 from onelayer.build.tables.recall import Recaller, relu_recall, softmax_recall
 from onelayer.build.tables.table import Rows, as_table
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.formats import format_of
 from onelayer.ground import pinned
@@ -94,6 +95,7 @@ class Memorization(Approximation):
         return recall(self, x)
 
 
+@door
 @pinned()
 def recall(result: Approximation, x: Any) -> Any:
     """What a memorised table, fresh or loaded, holds for each row of ``x``: a tensor of numbers or a list of labels.
@@ -125,6 +127,7 @@ def labels(result: Approximation) -> tuple[Any, ...] | None:
     return argument.classes if isinstance(argument, Recall) else None
 
 
+@door
 @pinned()
 def memorize(
     X: Any,

@@ -15,6 +15,7 @@ from onelayer.build.arguments import check_box, check_choice, check_dtype, check
 from onelayer.build.ordering.subsets import subset_layer
 from onelayer.build.ordering.thresholds import threshold_layer
 from onelayer.build.ordering.witness import hardest
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.float64 import linspace, numbers
 from onelayer.formats import spelled
@@ -44,6 +45,7 @@ ATTEMPTS = 4
 SHARP_SHARE = 0.9
 
 
+@door
 @pinned()
 def sort(
     n: int,
@@ -66,6 +68,7 @@ def sort(
     return _build(wish, kind, observing(observer, max_seconds))
 
 
+@door
 @pinned()
 def order_statistic(
     n: int,
@@ -86,6 +89,7 @@ def order_statistic(
     return _build(wish, kind, observing(observer, max_seconds))
 
 
+@door
 @pinned()
 def minimum(
     n: int,
@@ -102,6 +106,7 @@ def minimum(
     return order_statistic(n, 1, lo, hi, eps, kind=kind, dtype=dtype, max_seconds=max_seconds, observer=observer)
 
 
+@door
 @pinned()
 def maximum(
     n: int,
@@ -118,6 +123,7 @@ def maximum(
     return order_statistic(n, n, lo, hi, eps, kind=kind, dtype=dtype, max_seconds=max_seconds, observer=observer)
 
 
+@door
 @pinned()
 def median(
     n: int,
@@ -139,6 +145,7 @@ def median(
     return _build(wish, kind, observing(observer, max_seconds))
 
 
+@door
 @pinned()
 def top_k_sum(
     n: int,

@@ -34,6 +34,7 @@ from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model
 from onelayer.disk import as_path, read_bounded
+from onelayer.door import door
 from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula, parse
@@ -91,6 +92,7 @@ class Progress:
     lower: float = 0.0
 
 
+@door
 @pinned()
 def check(
     folder: str | Path,

@@ -125,7 +125,7 @@ def with_settings(settings: Mapping[str, OptionOfRecord]) -> Callable[[Callable[
     return lambda command: taking([*options_of(command), *more], command, command)
 
 
-def keep(result: Approximation, out: Path | None, observer: Observer, *, picture: bool = True) -> dict[str, str]:
+def keep(result: Approximation, out: Path | None, observer: Observer, *, picture: bool = True) -> dict[str, Any]:
     """Save a result where asked, with its picture unless that was interrupted; what there is to say of it."""
     if out is None:
         return {}
@@ -138,16 +138,26 @@ def keep(result: Approximation, out: Path | None, observer: Observer, *, picture
     return {"saved": str(out)}
 
 
-def report(result: Approximation, as_json: bool, observer: Observer, kept: str = "", **extra: Any) -> int:
+def _remedy(result: Approximation, *, built: bool) -> list[str]:
+    """What is said of an eps that was not reached."""
+    certificate = result.certificate
+    final = certificate.proved or (certificate.status == "refuted" and not built)
+    return [] if final or certificate.eps is None else [result.outcome()]
+
+
+def report(
+    result: Approximation, as_json: bool, observer: Observer, kept: str = "", *, built: bool = True, **extra: Any
+) -> int:
     """Print the certificate and the size of a result; the exit status says whether it is proved, or was interrupted.
 
-    ``kept`` is what an interrupted command says, unless the result was saved.
+    ``kept`` is what an interrupted command says, unless the result was saved. A layer that was not ``built`` for this
+    eps but judged stays refuted however long one waits: there is nothing to advise.
     """
     certificate = result.certificate
     size = result.size()
     counts = counted(size)
     text = [str(certificate), f"{counts}; {certificate.seconds:.2f} s of proof"]
-    text += [] if certificate.proved or certificate.eps is None else [result.outcome()]
+    text += _remedy(result, built=built)
     text += [f"{key} {value}" for key, value in extra.items()]
     data = {**json.loads(certificate.to_json()), **size, "wanted_tokens": result.wanted_tokens, **extra}
     reached = certificate.proved

@@ -81,7 +81,8 @@ def certify_command(
         extra["saved"] = str(certificate.save(place))
     kept = _left(state)
     if isinstance(saved.model, ol.OneLayerTransformer):
-        return report(ol.Approximation(saved.model, certificate, target), as_json, observer, kept, **extra)
+        judged = ol.Approximation(saved.model, certificate, target)
+        return report(judged, as_json, observer, kept, built=False, **extra)
     show(str(certificate), json.loads(certificate.to_json()) | extra, as_json=as_json)
     return concluded(_status(proved=certificate.proved), observer, kept)
 

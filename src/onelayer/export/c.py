@@ -12,6 +12,7 @@ from onelayer import __version__
 from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.disk import replace_file
+from onelayer.door import door
 from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
 from onelayer.export.c_text import HELPERS, Program, comment, function_name, literal
@@ -37,6 +38,7 @@ REFUSED = """\
 typedef char constants_are_double[sizeof(1.0) == sizeof(double) ? 1 : -1];"""
 
 
+@door
 def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
     """Write ``a`` as ``path`` (a .c file) and the header beside it, in its own format; returns the path.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from onelayer.disk import as_path, replace_file
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.export.coq_formula import Expression, formula_text, number
 from onelayer.export.coq_plan import DirectionGroup, Problem, average_logit, cuts, plan
@@ -42,6 +43,7 @@ MOST_TOKENS = 256  # beyond, Coq needs more than an hour
 KINKS = "rewrite ?max_by_abs, ?min_by_abs, ?relu_by_abs"
 
 
+@door
 @pinned()
 def to_coq(
     a: Approximation, path: str | os.PathLike[str], *, eps: Fraction | float | None = None, integers: str = "plain"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from onelayer.disk import as_path, replace_file, replace_files
+from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
 from onelayer.export import stock
 from onelayer.export.c import to_c
@@ -71,6 +72,7 @@ class Exported:
         return f"{written}, differs from the layer by at most {most} on {SAMPLES} sample points"
 
 
+@door
 def export(
     a: Exportable | str | os.PathLike[str],
     *,

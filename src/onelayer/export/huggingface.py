@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.door import door
 from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from onelayer.export.gpt2 import OneLayerGPT2
 
 
+@door
 def to_huggingface(
     a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None
 ) -> OneLayerGPT2:

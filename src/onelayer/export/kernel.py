@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from onelayer.door import door
 from onelayer.errors import OnelayerError, one_line
 from onelayer.export.coq import to_coq
 from onelayer.result import Approximation, load
@@ -61,6 +62,7 @@ class Judgement:
         )
 
 
+@door
 def check_formally(
     a: Approximation | str | os.PathLike[str],
     *,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.door import door
 from onelayer.export.huggingface import to_huggingface
 from onelayer.export.plan import Plan, plan
 from onelayer.export.stock import guarded, pooled
@@ -80,6 +81,7 @@ class Lens:
         return values
 
 
+@door
 def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None) -> Lens:
     """``a`` as an object with ``run_with_hooks`` and ``run_with_cache``; ``anchor`` and ``box`` as in ``to_torch``.
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from onelayer.disk import replace_file
+from onelayer.door import door
 from onelayer.export.graph import Graph
 from onelayer.export.onnx_guard import onnx_guard
 from onelayer.export.onnx_inputs import with_named_inputs
@@ -28,6 +29,7 @@ COVERS = (
 )
 
 
+@door
 def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None, named: bool = False) -> Path:
     """Write ``a`` as an ONNX file in its own dtype; returns the path. Of a narrow format x and y are float32 numbers.
 

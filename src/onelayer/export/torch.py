@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.parts import LayerOfParts, layer_of_parts
@@ -19,6 +20,7 @@ from onelayer.source import Exportable, need_softmax, source_of
 NORMS = ("pre", "post", "none")
 
 
+@door
 def to_torch(
     a: Exportable, *, norm: str = "pre", anchor: float | None = None, solve: bool = False, box: Box | None = None
 ) -> StockLayer | LayerOfParts:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onelayer.card import card, counted, number_of
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.formats import spelled
 from onelayer.layer.config import Config, HeadShape
@@ -44,6 +45,7 @@ class OneLayerTransformer(Weights):
     """
 
     @classmethod
+    @door
     def packed(
         cls,
         input_shape: Sequence[int],
@@ -76,6 +78,7 @@ class OneLayerTransformer(Weights):
         return model
 
     @classmethod
+    @door
     def tokens(
         cls,
         input_shape: Sequence[int],

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.pictures.boxes import boxes_figure
 from onelayer.pictures.curve import curve_figure
@@ -22,6 +23,7 @@ from onelayer.result import Approximation
 Drawable = Approximation | Scene
 
 
+@door
 def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Path:
     """The main picture of a result, written as PNG, SVG or PDF by the suffix of ``path``; returns the path.
 
@@ -35,6 +37,7 @@ def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Pa
     return target
 
 
+@door
 def drawn(result: Drawable, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Figure:
     """The figure of :func:`draw`, written only where a path is given."""
     target = None if path is None else check_path(path)
@@ -47,6 +50,7 @@ def drawn(result: Drawable, path: str | os.PathLike[str] | None = None, *, f: An
     return figure
 
 
+@door
 def draw_boxes(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Path:
     """The proof's boxes over the error map, and how often they were cut."""
     target = check_path(path)

@@ -14,6 +14,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.card import card, folded
 from onelayer.disk import spelled_out
+from onelayer.door import door
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, from_text
@@ -119,6 +120,7 @@ class Explanation:
         return table(self)
 
 
+@door
 def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Explanation:
     """What every head, memory token and hidden unit of ``a`` does on its box.
 

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from onelayer.box import Bounds
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model, unit_adds
@@ -47,6 +48,7 @@ SHOWN_TOKENS = 9  # labels that fit beside each other
 LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
 
 
+@door
 def draw_attention(result: Drawable, path: str | os.PathLike[str], x: Bounds | None = None, *, f: Any = None) -> Path:
     """What the layer does at the input ``x``: heads, units, output; returns the path.
 

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from onelayer.errors import OnelayerError
+from onelayer.door import door
+from onelayer.errors import OnelayerError, told
 from onelayer.pictures.style import NORMAL, SERIES, check_path, new_figure, outside_legend, save, tidy
 
 Rows = Sequence[tuple[float, float]]  # (tokens, error)
@@ -41,13 +42,14 @@ class Rate:
         return f"{self.scale:.2g} * {math.exp(self.speed):.3g}^-{exponent}"
 
 
+@door
 def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
     """The best of the laws by least squares on log error: geometric, geometric in tokens^(1/axes), algebraic.
 
     A smooth function of r interacting coordinates has a geometric law in the tokens per axis, the r-th root of all.
     Short sweeps fit several laws: another one is preferred to this one only if it halves the largest deviation.
     """
-    usable = [(tokens, error) for tokens, error in rows if tokens > 0 and 0 < error < math.inf]
+    usable = [(tokens, error) for tokens, error in _pairs(rows) if 0 < tokens < math.inf and 0 < error < math.inf]
     if len({tokens for tokens, _ in usable}) < 2:
         raise OnelayerError("a rate needs at least two rows with different tokens and a positive finite error")
     laws = [_fitted(usable, root) for root in sorted({0, 1, axes})]
@@ -60,6 +62,15 @@ def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
     return min(laws, key=deviation)
 
 
+def _pairs(rows: Rows) -> list[tuple[float, float]]:
+    """Rows as they are, once each is known to be two numbers."""
+    try:
+        return [(float(tokens), float(error)) for tokens, error in rows]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OnelayerError(f"rows are pairs of numbers, (tokens, error): {told(error)}") from error
+
+
+@door
 def draw_rate(
     series: Mapping[str, Rows],
     path: str | os.PathLike[str],

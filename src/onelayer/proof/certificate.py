@@ -15,6 +15,7 @@ import numpy as np
 
 from onelayer.box import Box
 from onelayer.card import card, number_of
+from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
 from onelayer.formats import REAL
 from onelayer.language.formula import parse
@@ -176,6 +177,7 @@ class Certificate:
         return to_json(self.plain())
 
     @classmethod
+    @door
     def from_json(cls, text: str, function: str | None = None) -> Certificate:
         """The inverse of :meth:`to_json`; ``function`` is needed if its text was too long to be inside."""
         try:
@@ -201,6 +203,7 @@ class Certificate:
         box = Box(lower, upper, names=names)
         return cls(domain=box, proof=proof, attachments=attachments or {}, **known)
 
+    @door
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model as plain data, the claim and its boxes into ``folder``, for ``check``, ``report`` and others.
 

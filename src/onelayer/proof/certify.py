@@ -16,6 +16,7 @@ from torch import nn
 
 from onelayer.box import Box, Domain, as_box
 from onelayer.disk import as_path
+from onelayer.door import door
 from onelayer.errors import OnelayerError, first_line
 from onelayer.float64 import at_most, one_number
 from onelayer.formats import FORMATS, MODEL_DTYPE, NAMES, REAL, format_of, spelled
@@ -96,6 +97,7 @@ def _method(target: Target) -> str:
     return CONDITIONAL if target.gradient is None else CURVED
 
 
+@door
 @pinned()
 def certify(
     model: Callable[[Any], Any],

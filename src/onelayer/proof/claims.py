@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from onelayer.box import Box, Domain, as_box
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.formats import MODEL_DTYPE, REAL
 from onelayer.ground import pinned
@@ -44,7 +45,7 @@ from onelayer.proof.own import is_own_layer
 from onelayer.proof.recorded import understood
 from onelayer.proof.seen import outputs_seen, values_seen
 from onelayer.proof.together import Together, together
-from onelayer.proof.verdicts import Range, Verdict, single_output
+from onelayer.proof.verdicts import Range, Verdict, margin_above, single_output
 from onelayer.recording.target import as_target
 
 # Share of the range seen by which the constant lies aside of it, from which a range is measured.
@@ -55,6 +56,7 @@ GIVEN_AWAY = 2.0**-10  # of a margin that is proved
 ROUGH = 1.0
 
 
+@door
 @pinned()
 def bound(
     model: Forward,
@@ -122,6 +124,7 @@ def _from(
     return replace(found, claim=claim, weights_sha256=digest_of(model), models=())
 
 
+@door
 def equivalent(a: Forward, b: Forward, box: Domain, eps: float | None = None, **options: Any) -> Certificate:
     """Whether |A - B| <= ``eps`` on ``box``, all outputs; without eps, the tightest enclosure of sup|A - B|.
 
@@ -156,6 +159,7 @@ def _equivalent(
     return _about({"kind": "difference"}, found, first, second)
 
 
+@door
 @pinned()
 def lipschitz(
     model: Forward, box: Domain, eps: float | None = None, *, norm: Any = "inf", **options: Any
@@ -176,6 +180,7 @@ def lipschitz(
     return _of_slopes(Steepness(held.model, about["norm"]), held, box, eps, about, options)
 
 
+@door
 @pinned()
 def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None, **options: Any) -> Certificate:
     """sup over ``box``, outputs and inputs of |dT/dx_i - df/dx_i|, f formula text, a torch function or a module.
@@ -202,6 +207,7 @@ def gradient_error(model: Forward, f: Any, box: Domain, eps: float | None = None
     return found
 
 
+@door
 @pinned()
 def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **options: Any) -> Verdict:
     """Whether T rises ("+") or falls ("-") along the named inputs everywhere on ``box``; equal values are allowed.
@@ -220,6 +226,7 @@ def monotone(model: Forward, box: Domain, directions: Mapping[str, str], **optio
     return _judged(objective, held, box, about, asked, _real(options))
 
 
+@door
 @pinned()
 def convex(model: Forward, box: Domain, **options: Any) -> Verdict:
     """Whether every output of T is a convex function of its inputs on ``box``, in real arithmetic.
@@ -236,6 +243,7 @@ def convex(model: Forward, box: Domain, **options: Any) -> Verdict:
     return _judged(Minors(held.model), held, box, {"kind": "convex"}, "convex", _real(options))
 
 
+@door
 @pinned()
 def prove(model: Forward, box: Domain, condition: str, **options: Any) -> Verdict:
     """Whether a condition on the outputs y1, y2, ... and the inputs holds everywhere on ``box``, as executed.
@@ -282,7 +290,7 @@ def _judged(
         goal = math.nextafter(size, 0.0) if strict else size
         shifted = certify(objective, _levels(size, box, shape), box, goal, **rest, observer=watch)
         found = _with_room(shifted)
-    lower = _above(size, found.upper)
+    lower = margin_above(size, found.upper)
     # Without a bound of g the distance may be to its other side.
     upper = math.nextafter(size - found.lower, math.inf) if known else math.inf
     holds = lower > 0 if strict else lower >= 0
@@ -300,17 +308,6 @@ def _with_room(found: Certificate) -> Certificate:
         return found
     margin = found.eps - found.upper
     return replace(found, upper=min(found.eps, found.upper + margin * GIVEN_AWAY))
-
-
-def _above(size: float, distance: float) -> float:
-    """A number that is not above size - distance, and has its sign."""
-    # Floats are as dense as they are small: a difference of two that are not equal is never rounded to zero.
-    lower = math.nextafter(size - distance, -math.inf)
-    if distance < size:
-        return max(lower, math.ulp(0.0))
-    if distance == size:
-        return max(lower, 0.0)
-    return lower
 
 
 def _about(about: Mapping[str, Any], found: Certificate, *models: Kept) -> Certificate:

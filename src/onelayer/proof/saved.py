@@ -20,6 +20,7 @@ from torch import nn
 
 from onelayer.box import Box
 from onelayer.disk import as_path
+from onelayer.door import door
 from onelayer.errors import FileError, ModelAssumptionError, OnelayerError
 from onelayer.formats import REAL, format_of
 from onelayer.ground import pinned
@@ -79,6 +80,7 @@ class Claimed:
         return f"Claimed({self.certificate})"
 
 
+@door
 def save_claim(certificate: Certificate, folder: str | os.PathLike[str]) -> Path:
     """Write the models and the proof of ``certificate`` into ``folder``; returns it."""
     folder = as_path(folder)
@@ -148,6 +150,7 @@ def _points(box: Box) -> torch.Tensor:
     return torch.cat([box.center[None], box.corners(half), box.sample(half, seed=7)])
 
 
+@door
 def load_claim(folder: str | os.PathLike[str]) -> Claimed:
     """What is claimed in ``folder``, of a layer or a network; weights, certificate and boxes fit each other."""
     folder = as_path(folder)

@@ -135,3 +135,14 @@ class Verdict:
         return f"Verdict({self.status}: {self.asked}, {margin}{where})"
 
     __repr__ = __str__
+
+
+def margin_above(size: float, distance: float) -> float:
+    """A number that is not above size - distance, and has its sign."""
+    # Floats are as dense as they are small: a difference of two that are not equal is never rounded to zero.
+    lower = math.nextafter(size - distance, -math.inf)
+    if distance < size:
+        return max(lower, math.ulp(0.0))
+    if distance == size:
+        return max(lower, 0.0)
+    return lower

@@ -9,6 +9,7 @@ from typing import Any
 
 from onelayer.box import Box
 from onelayer.disk import as_path
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.recording.evaluations import GRADIENTS, Array, Evaluations, Means
 from onelayer.recording.separable import STRUCTURES
@@ -37,6 +38,7 @@ class BlackBox:
     A point at which f raises, or returns what is not finite, is an error that names it; the values so far are kept.
     """
 
+    @door
     def __init__(
         self,
         f: Callable[[Any], Any],

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.card import card
+from onelayer.door import door, door_to
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -28,6 +29,7 @@ from onelayer.recording.splines import Axis, interpolant
 DEGREES = {"linear": 1, "cubic": 3}  # of the splines
 
 
+@door_to
 @dataclass(frozen=True, eq=False)
 class Table:
     """Values on the grid of ``axes`` and the interpolant between them: multilinear, or the not-a-knot cubic spline.
@@ -58,6 +60,7 @@ class Table:
             raise OnelayerError("a table needs a finite value in every row")
 
     @classmethod
+    @door
     @pinned()
     def read(
         cls, source: Any, *, inputs: Sequence[str] | str, output: str, interpolate: str = "linear"
@@ -113,6 +116,7 @@ class Table:
         found = self.formula(torch.from_numpy(grid)).numpy()
         return float(np.abs(found - self.values.ravel()).max())
 
+    @door
     def covers(self, box: Box) -> bool:
         """Whether a box lies within the rows."""
         low = self.box.lower
@@ -124,6 +128,7 @@ class Table:
     def __len__(self) -> int:
         return int(self.values.size)
 
+    @door
     def __call__(self, x: Any) -> Any:
         """The interpolant at points (..., D) of the box."""
         return at_points(self.formula, x)

@@ -13,6 +13,7 @@ from pathlib import Path
 from onelayer import __version__
 from onelayer.checker.check import check
 from onelayer.disk import replace_file
+from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
 from onelayer.names import without_unit
 from onelayer.network.file import is_network
@@ -28,6 +29,7 @@ from onelayer.webpage import webpage
 SIGNATURES = ("Prepared by, date", "Checked by, date", "Approved by, date", "Document number")
 
 
+@door
 def write_report(
     a: Approximation | Claimed | str | os.PathLike[str],
     path: str | os.PathLike[str] | None = None,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.conductor import approximate
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing, observing_all
@@ -64,6 +65,7 @@ class Distilled:
         )
 
 
+@door
 def distill(
     teacher: Any,
     domain: Box | None = None,

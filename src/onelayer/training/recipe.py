@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from onelayer.door import door_to
 from onelayer.errors import OnelayerError
 from onelayer.formats import WIDE
 
@@ -21,6 +22,7 @@ WARM_UP = 0.05  # share of the steps in which the rate rises
 EVALUATIONS = 20  # measurements in one training
 
 
+@door_to
 @dataclass(frozen=True)
 class Recipe:
     """First-order steps with a schedule, then an optional L-BFGS finish; checked at construction.

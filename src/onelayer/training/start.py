@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from onelayer.box import Box
+from onelayer.door import need_kinds
 from onelayer.errors import OnelayerError
 from onelayer.layer.config import HeadShape
 from onelayer.layer.memory import PlainMemory, random_memory
@@ -38,6 +39,9 @@ class Shape:
     memory: int = 0
     depth: int = 1
     layer: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        need_kinds(self)
 
 
 def fresh_layer(

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from onelayer.box import Domain, as_box
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.formats import spelled
 from onelayer.layer.transformer import OneLayerTransformer
@@ -31,6 +32,7 @@ from onelayer.training.start import Shape, fresh_model, suited_layout, warm_star
 from onelayer.training.trained import Trained
 
 
+@door
 def train(
     data: Any,
     domain: Domain | None = None,

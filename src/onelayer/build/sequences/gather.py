@@ -37,6 +37,7 @@ from onelayer.build.sequences.gather_layer import gather_layer
 from onelayer.build.sequences.pursuit import Pursued, pursue
 from onelayer.build.sequences.rational import rounded
 from onelayer.build.sequences.recognise import FormulaTerm, Recogniser
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -59,6 +60,7 @@ ROOM = 0.985
 FIT_TIME = 0.5
 
 
+@door
 @pinned()
 def gather(
     f: Any,

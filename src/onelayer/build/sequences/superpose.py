@@ -27,6 +27,7 @@ from onelayer.build.sequences.rational import as_float
 from onelayer.build.sequences.recognise import FormulaTerm, Recogniser
 from onelayer.build.sequences.superpose_layer import superposition_layer
 from onelayer.build.sort import maximum, minimum
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
@@ -47,6 +48,7 @@ OUTER_SHARE = 0.6
 ROOM = 0.98
 
 
+@door
 @pinned()
 def superpose(
     f: Any,
