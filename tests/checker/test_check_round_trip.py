@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import drawn_proofs
 import numpy as np
 import pytest
 import torch
@@ -217,6 +218,7 @@ METHODS: dict[str, Callable[[random.Random], Approximation | Certificate]] = {
     "compose": composed,
     "claim": claimed,
     "table": tabled,
+    **drawn_proofs.METHODS,
 }
 
 
@@ -250,14 +252,15 @@ def rejections(method: str, seeds: range, folder: Path) -> tuple[int, list[str]]
 
 
 QUICK = {"approximate": 8, "certify": 12, "lemma": 14, "gather": 6, "superpose": 8, "memorize": 14}
-QUICK |= {"compose": 2, "claim": 8, "table": 2}
+QUICK |= {"compose": 2, "claim": 8, "table": 2, **drawn_proofs.QUICK}
+REFUSED_OFTEN = {"layer", "claim of a layer", "extreme", "hurt"}  # what the package declines to prove is no proof
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_proofs_are_accepted(method: str, tmp_path: Path) -> None:
     count, failed = rejections(method, range(QUICK[method]), tmp_path)
     assert not failed, failed
-    assert count > QUICK[method] // 2
+    assert count > QUICK[method] // (5 if method in REFUSED_OFTEN else 2)
 
 
 NAMED: dict[str, Callable[[], Approximation]] = {
@@ -313,8 +316,8 @@ PARTS = 8  # so that as many processes can share the work
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("method", METHODS)
 def test_many_proofs_are_accepted(method: str, part: int, tmp_path: Path) -> None:
-    """2,960 draws in all, more than 2,000 proofs."""
+    """4,600 draws in all, more than 3,000 proofs."""
     size = 5 * QUICK[method]
     count, failed = rejections(method, range(1000 + part * size, 1000 + (part + 1) * size), tmp_path)
     assert not failed, failed
-    assert count > size // 2
+    assert count > size // (5 if method in REFUSED_OFTEN else 2)
