@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from onelayer.checker.check import check
 from onelayer.conductor import approximate
 from onelayer.errors import OnelayerError
 from onelayer.layer.file import weights_sha256
+from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Composition, OrderStatistics, from_text
 from onelayer.lemmas.composition import composition_error
 from onelayer.lemmas.order import thresholds_error
@@ -54,8 +58,27 @@ MADE: dict[str, Callable[[], Approximation]] = {
     "pieces": lambda: approximate("max(x1, x2) + abs(x1 + x2)", SQUARE, 1e-2, layout="pieces"),
     "pieces and curves": lambda: approximate("sin(abs(x1 - x2))", SQUARE, 0.1, layout="pieces"),
 }
-SLOW = ("gather", "gather gated without residual", "gather pre-norm", "gather post-norm", "superpose two classes")
+SLOW = (
+    "gather",
+    "gather gated",
+    "gather gated without residual",
+    "gather pre-norm",
+    "gather post-norm",
+    "superpose two classes",
+)
 CHANGES = (0.3, 1.0, 0.05, -0.3, 1e-3)
+WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "times -1.5": lambda v: -1.5 * v,
+    "rolled": lambda v: v.roll(1, -1),
+    "plus 0.3": lambda v: v + 0.3,
+}
+SETTINGS: list[dict[str, Any]] = [
+    *({"norm": norm} for norm in ("pre", "post")),
+    *({"residual": residual} for residual in (False, True)),
+    *({"readout": readout} for readout in ("mean", "last")),
+    {"hidden": 2},
+    {"positions": "learned"},
+]
 
 
 @pytest.fixture(autouse=True)
@@ -89,16 +112,42 @@ def entries(tensor: Tensor, seed: int, count: int) -> list[int]:
     return sorted({int(flat.abs().argmax()), *chosen})
 
 
+def signed(a: Approximation, model: OneLayerTransformer) -> Approximation:
+    """The same certificate for another layer, with its digest and without a witness to stumble on."""
+    claim = replace(a.certificate, weights_sha256=weights_sha256(model), lower=0.0, witness=None)
+    return replace(a, model=model, certificate=claim)
+
+
+def with_tensor(a: Approximation, tensor: str, value: Tensor) -> Approximation:
+    model = copy.deepcopy(a.model)
+    model.state_dict()[tensor].copy_(value)
+    return signed(a, model)
+
+
 def forgeries(a: Approximation, long: bool) -> Iterator[tuple[str, Approximation]]:
-    """The same certificate for changed weights, with the digest of those and without a witness to stumble on."""
-    for number, tensor in enumerate(sorted(a.model.state_dict())):
-        for entry in entries(a.model.state_dict()[tensor], number, 8 if long else 1):
+    """Other weights: one entry of one tensor, or all of them."""
+    for number, (tensor, value) in enumerate(sorted(a.model.state_dict().items())):
+        for entry in entries(value, number, 8 if long else 1):
             for change in CHANGES if long else CHANGES[:1]:
-                model = copy.deepcopy(a.model)
-                flat = model.state_dict()[tensor].view(-1)
-                flat[entry] += change * max(1.0, float(flat[entry].abs()))
-                claim = replace(a.certificate, weights_sha256=weights_sha256(model), lower=0.0, witness=None)
-                yield f"{tensor}[{entry}] {change:+g}", replace(a, model=model, certificate=claim)
+                other = value.clone()
+                other.view(-1)[entry] += change * max(1.0, float(value.view(-1)[entry].abs()))
+                yield f"{tensor}[{entry}] {change:+g}", with_tensor(a, tensor, other)
+        for word, whole in WHOLE.items():
+            yield f"{tensor} {word}", with_tensor(a, tensor, whole(value))
+
+
+def reconfigured(a: Approximation) -> Iterator[tuple[str, Approximation]]:
+    """The same weights under another setting, with numbers that do something where it asks for more of them."""
+    memory = [a.model.memory_of(h) if shape.memory != "none" else None for h, shape in enumerate(a.model.config.heads)]
+    for setting in SETTINGS:
+        with suppress(OnelayerError):
+            config = a.model.config.replace(**setting)
+            model = OneLayerTransformer(config, memory, dtype=a.model.dtype)
+            wanted = {name: value for name, value in model.state_dict().items() if "memory" not in name}
+            known = {name: value for name, value in a.model.state_dict().items() if "memory" not in name}
+            fresh = {name: torch.full_like(value, 0.3) for name, value in wanted.items()}
+            model.set_weights({name: known.get(name, value) for name, value in fresh.items()})
+            yield str(setting), signed(a, model)
 
 
 def bound(forged: Approximation) -> float:
@@ -126,7 +175,7 @@ def test_a_broken_bound_is_never_accepted(name: str, tmp_path: Path, long_run: b
     assert check(tmp_path / "made").ok
     x, y = cases(a, name)
     broken = 0
-    for place, forged in forgeries(a, long_run):
+    for place, forged in chain(forgeries(a, long_run), reconfigured(a)):
         error = (forged.model(x) - y).abs().max()
         if not error <= a.certificate.upper:  # not a number is broken too
             broken += 1
@@ -135,3 +184,19 @@ def test_a_broken_bound_is_never_accepted(name: str, tmp_path: Path, long_run: b
             assert not report.ok, f"{place}: error {float(error):.3g} > {a.certificate.upper:.3g}, {report}"
             assert bound(forged) >= error, place
     assert broken > 5
+
+
+@pytest.mark.parametrize("name", ["superpose", "sort", "sort by subsets", "median", "median by subsets", "pieces"])
+@pytest.mark.parametrize("upwards", [False, True])
+def test_a_wider_domain_is_refused(name: str, upwards: bool, tmp_path: Path) -> None:
+    """Every number goes half as far again from one end of its interval."""
+    a = MADE[name]()
+    assert a.target is not None
+    low, width = a.box.lower, a.box.upper - a.box.lower
+    start = low if upwards else low - width / 2
+    box = Box(start.tolist(), (start + 1.5 * width).tolist())
+    x = torch.cat([box.sample(600), box.corners(16)])
+    error = (a.model(x) - a.target.function(x)).abs().max()
+    claim = replace(a.certificate, domain=box, lower=0.0, witness=None)
+    replace(a, certificate=claim).save(tmp_path)
+    assert error <= a.certificate.upper or not check(tmp_path).ok
