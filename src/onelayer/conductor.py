@@ -45,6 +45,8 @@ from onelayer.taylor.preparation import prepare
 # Those with which memory tokens do the work: only their heads have slopes to fit and values to round.
 LOOKUP_LAYOUTS = ("auto", "packed")
 LAYOUTS = ("auto", "packed", "tokens", "pieces")
+# Of the time, to look for jumps; what is not seen costs a fit in vain.
+LOOK = 0.25
 
 
 @door
@@ -117,7 +119,7 @@ def approximate(
         target = as_target(given.f, domain, lipschitz=lipschitz, observer=watch)
         goal = given.eps or eps
         # No layer is within half of a jump, so a larger one settles what can be asked for.
-        jump = jump_beyond(target.formula, domain, goal)
+        jump = jump_beyond(target.formula, domain, goal, watch.share(LOOK))
         task = Task(target, domain, goal, dtype, max_tokens, max_boxes, seed, jobs, device, executor, storage, jump)
         # A claim that rests on an estimate is kept with boxes; other layouts would keep an argument instead.
         if given.estimated and layout == "auto":

@@ -22,6 +22,7 @@ from onelayer.lemmas.argument import from_text
 from onelayer.lemmas.pieces import Pieces
 from onelayer.lemmas.sharp import pieces_error
 from onelayer.lemmas.stated import states
+from onelayer.observer import Observer
 from onelayer.proof.files import ARGUMENT
 from onelayer.proof.recorded import understood
 from onelayer.result import Approximation
@@ -174,3 +175,11 @@ def test_slopes_beyond_floats_are_refused() -> None:
     steep = "1e30*max(min(0.25*(x1/1e-300), 0.7 + 0.5*(x1/1e-300)), max(0.7 + 2.0*(x1/1e-300), 0.5*(x1/1e-300)))"
     with pytest.raises(OnelayerError, match=r"beyond 1\.8e308"):
         approximate(steep, Box([-1e-300], [1e-300]), 1e27, layout="pieces", jobs=1)
+
+
+def test_looking_for_kinks_ends_with_its_time() -> None:
+    # Exact fractions of a formula of hundreds of kinks grow without end.
+    box = Box([0.0, 0.0], [1.0, 1.0])
+    target = understood("max(x, y)", box)
+    assert sharpener(target, box, torch.float64) is not None
+    assert sharpener(target, box, torch.float64, Observer(0.0)) is None

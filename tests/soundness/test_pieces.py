@@ -20,6 +20,7 @@ from onelayer.checker.intervals import image
 from onelayer.errors import OnelayerError
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import parse
+from onelayer.observer import Observer
 from onelayer.proof.certify import certify
 from onelayer.recording.jumps import JumpWarning, find_jump
 from onelayer.recording.ramps import ramped
@@ -236,3 +237,12 @@ def test_a_ramp_is_within_half_of_the_jump() -> None:
     points = ol.Box([0.0], [2.0]).sample(2048)
     assert float((found[0](points) - formula(points)).abs().max()) <= found[1].size / 2 + 0.1
     assert ramped(parse("where(x < 0.5, x, 1 - x)", 1), ol.Box([0.0], [1.0]), 1e-9) is None
+
+
+def test_looking_for_jumps_ends_with_its_time() -> None:
+    # Every border takes a bisection of the whole formula: hundreds of choices took minutes beyond any deadline.
+    formula = parse("where(x < 0.3, 0, 1)", 1)
+    box = Box([0.0], [1.0])
+    assert find_jump(formula, box) is not None
+    assert find_jump(formula, box, Observer(0.0)) is None
+    assert ramped(formula, box, 0.01, Observer(0.0)) is None

@@ -37,6 +37,7 @@ from onelayer.lemmas.kinks import (
     terms_of,
     variable,
 )
+from onelayer.observer import Observer
 from onelayer.taylor.hull import defined_on
 
 MOST_MONOMIALS = 4000  # beyond, expanding costs more than it may show
@@ -64,12 +65,11 @@ def same_function(first: Formula, second: Formula, box: Box, *, second_defined: 
 
 
 class Normal:
-    """Normal forms of formulas that are defined on one box."""
+    """Normal forms of formulas that are defined on one box; Stopped once the ``observer`` says that it is over."""
 
-    def __init__(self, box: Box) -> None:
-        lows = box.lower.flatten().tolist()
-        highs = box.upper.flatten().tolist()
-        ends = list(zip(lows, highs, strict=True))
+    def __init__(self, box: Box, observer: Observer | None = None) -> None:
+        self.observer = observer or Observer()
+        ends = list(zip(box.lower.flatten().tolist(), box.upper.flatten().tolist(), strict=True))
         self.sides = [arb(low).union(arb(high)) for low, high in ends]
         self.corners = [(Fraction(low), Fraction(high)) for low, high in ends]
         self.balls: dict[Base, arb] = {}
@@ -94,6 +94,7 @@ class Normal:
         tables: list[int | None] = []
         tabulated = Tables(len(self.corners))
         for node in formula.nodes:
+            self.observer.check()
             # Minima and maxima of variables alone have a table, whose sum does not depend on how they were nested.
             table = tabulated.of(node, [tables[at] for at in node.args]) if variables is None else None
             tables.append(table)
@@ -191,8 +192,7 @@ class Normal:
         if content:
             inverse: Monomial = frozenset((base, -own) for base, own in content)
             rest = self._times(a, {inverse: Fraction(1)})
-            taken_out = self._power({content: Fraction(1)}, e)
-            return self._times(taken_out, self._power(rest, e))
+            return self._times(self._power({content: Fraction(1)}, e), self._power(rest, e))
         lead, base = _as_base(a)
         return self._times(_root(lead, e), self._monomial(frozenset({(base, e)}), ONE))
 

@@ -11,16 +11,17 @@ from onelayer.language.formula import Formula
 from onelayer.lemmas.algebra import Normal
 from onelayer.lemmas.kinks import ONE, Sum, added, variable
 from onelayer.lemmas.pieces import Pieces, PieceSum
+from onelayer.observer import Observer
 from onelayer.taylor.hull import defined_on
 
 
-def states(pieces: Pieces, formula: Formula, box: Box) -> bool:
+def states(pieces: Pieces, formula: Formula, box: Box, observer: Observer | None = None) -> bool:
     """Whether algebra shows the formula to be what ``pieces`` says, on the whole box; False shows nothing."""
     if formula.dim != pieces.inputs or len(formula.outputs) != pieces.outputs:
         return False
     if not defined_on(formula, box):
         return False
-    normal = Normal(box)
+    normal = Normal(box, observer)
     try:
         return normal.outputs(formula) == _stated(pieces, normal)
     except (OnelayerError, OverflowError, ZeroDivisionError):

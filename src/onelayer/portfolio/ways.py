@@ -52,6 +52,8 @@ SLICE_BOXES = 10_000
 LEAST, MOST = 3.5, 15.0
 # Coordinates up to which a grid of tokens has a chance to be smaller than a composition.
 SMALL = 5
+# Of the time, to look for jumps, and for kinks of affine functions.
+LOOK = 0.25
 KINKED = ("max", "min", "abs", "relu")
 
 
@@ -61,7 +63,7 @@ def race(task: Task, watch: Observer) -> Approximation:
     formula = task.target.formula
     stand_in = None
     if formula is not None:
-        stand_in = ramped(formula, task.domain, SMALL_JUMP * task.eps)
+        stand_in = ramped(formula, task.domain, SMALL_JUMP * task.eps, watch.share(LOOK))
     if stand_in is not None:
         found.run("ramps across jumps", _ramps(task, *stand_in), watch.share(0.5))
     # Beyond a jump nothing is nearer than a ramp, so a ramp ends the race there even without a proof.
@@ -194,7 +196,7 @@ def _sharp(found: Standing, task: Task, watch: Observer) -> bool:
     # A lookup takes hinges out exactly, each by one unit.
     if formula is not None and only_hinges(formula, f, task.domain):
         return False
-    way = sharpener(task.target, task.domain, task.dtype)
+    way = sharpener(task.target, task.domain, task.dtype, watch.share(LOOK))
     if way is None:
         return False
     found.run("sharp heads", lambda slot: iter([sharpen(way, task.eps, slot)]), watch.share(0.5))
@@ -221,7 +223,7 @@ def tokens(task: Task, watch: Observer) -> Approximation:
 
 def pieces(task: Task, watch: Observer) -> Approximation:
     """The layer of sharp heads; OnelayerError where f is not of that form."""
-    way = sharpener(task.target, task.domain, task.dtype)
+    way = sharpener(task.target, task.domain, task.dtype, watch)
     if way is None:
         raise OnelayerError(
             "layout 'pieces' is for kinks: max, min, abs and relu of affine functions, and functions of one sum of them"

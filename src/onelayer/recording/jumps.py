@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from onelayer.language.formula import Formula
 from onelayer.language.operations import operation
 from onelayer.language.poles import needed_at
 from onelayer.language.tree import LEAVES, Node
+from onelayer.observer import Observer
 
 _POINTS = 256  # at which a jump is looked for
 _PAIRS = 8  # segments across each border: a jump may vary along it
@@ -37,16 +39,18 @@ class JumpWarning(UserWarning):
     """A function that no continuous one comes close to."""
 
 
-def find_jump(formula: Formula, box: Box) -> Jump | None:
+def find_jump(formula: Formula, box: Box, observer: Observer | None = None) -> Jump | None:
     """The largest jump seen at the borders of the pieces of f, None where none is seen; what is not seen may exist."""
-    return max(jumps(formula, box).values(), key=lambda jump: jump.size, default=None)
+    return max(jumps(formula, box, observer).values(), key=lambda jump: jump.size, default=None)
 
 
-def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
+def jumps(formula: Formula, box: Box, observer: Observer | None = None) -> dict[int, Jump]:
     """The largest jump seen at the border of every piece of f, by the node that chooses.
 
-    What f changes by over the next floats on either side is no part of a jump: a steep function is continuous.
+    What f changes by over the next floats on either side is no part of a jump: a steep function is continuous. Once the
+    ``observer`` says that it is over, the borders that are left are not looked at.
     """
+    watch = observer or Observer()
     borders = [at for at, node in enumerate(formula.nodes) if _chooses(node)]
     if not borders:
         return {}
@@ -54,7 +58,7 @@ def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
     points = looked_at.reshape(-1, box.dim)
     needed = needed_at(formula, points)
     largest: dict[int, Jump] = {}
-    for border in borders:
+    for border in takewhile(lambda border: not watch.over, borders):
         # Where a node is not asked for, as on the other side of an outer choice, its border is none of f.
         known = points[needed[border]]
         piece = _piece(formula, border, known)
@@ -69,9 +73,9 @@ def jumps(formula: Formula, box: Box) -> dict[int, Jump]:
     return largest
 
 
-def jump_beyond(formula: Formula | None, box: Box, eps: float) -> Jump | None:
+def jump_beyond(formula: Formula | None, box: Box, eps: float, observer: Observer | None = None) -> Jump | None:
     """A jump by more than 2 eps, with a warning that shows it: a layer is continuous, so eps is out of reach."""
-    jump = None if formula is None else find_jump(formula, box)
+    jump = None if formula is None else find_jump(formula, box, observer)
     if jump is None or not jump.size > 2 * eps * (1 + 1e-9):
         return None
     message = f"{jump}: no continuous function is within {eps!r} of both"

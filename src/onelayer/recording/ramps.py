@@ -12,6 +12,7 @@ from onelayer.box import Box
 from onelayer.language.evaluate import evaluate
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
+from onelayer.observer import Observer
 from onelayer.recording.jumps import Jump, jumps
 
 # Share of the range of u: wide ramps are easy to follow, and no ramp is nearer than another.
@@ -20,14 +21,14 @@ STEP = 0.25  # of the way between two steps of floor()
 MOST_STEPS = 32  # of floor() that are written out
 
 
-def ramped(formula: Formula, box: Box, least: float) -> tuple[Formula, Jump] | None:
+def ramped(formula: Formula, box: Box, least: float, observer: Observer | None = None) -> tuple[Formula, Jump] | None:
     """f with ramps where it jumps by more than ``least``, and its largest jump; None where no such jump is seen.
 
     Lemma: b + (a - b) r with r = clip(u / d + 1/2, 0, 1), in the place of where(u > 0, a, b), is within |a - b| / 2 of
     it at every point: r >= 1/2 where u > 0, and r <= 1/2 elsewhere. Nothing is proved of it but by whoever compares a
     layer with f: it says what to build.
     """
-    found = {at: jump for at, jump in jumps(formula, box).items() if jump.size > least}
+    found = {at: jump for at, jump in jumps(formula, box, observer).items() if jump.size > least}
     if not found:
         return None
     points = torch.cat([box.corners(64), box.sample(256)]).reshape(-1, box.dim)

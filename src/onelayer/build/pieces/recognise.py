@@ -19,6 +19,7 @@ from onelayer.language.operations import OPERATIONS
 from onelayer.lemmas.algebra import Normal
 from onelayer.lemmas.kinks import PEAK, Base, Monomial, Sum, added, affine, in_words, peak_of, terms_of
 from onelayer.lemmas.pieces import CurveTerm, Pieces, PieceSum, SharpHead
+from onelayer.observer import Observer
 
 # A layer of more is slower than any other way.
 MOST_HEADS = 256
@@ -40,14 +41,14 @@ class MaxOfAffine:
     rest: Sum
 
 
-def take_pieces(formula: Formula, box: Box) -> Pieces:
+def take_pieces(formula: Formula, box: Box, observer: Observer | None = None) -> Pieces:
     """The sums and curves of f, constants and units of the curves still open; NoPieces where there are none."""
-    return _PieceReader(box).read(formula)
+    return _PieceReader(box, observer).read(formula)
 
 
 class _PieceReader:
-    def __init__(self, box: Box) -> None:
-        self.normal = Normal(box)
+    def __init__(self, box: Box, observer: Observer | None) -> None:
+        self.normal = Normal(box, observer)
         self.dim = box.dim
         self.heads: dict[Base, MaxOfAffine] = {}
         self.curves: list[tuple[int, str, Sum]] = []

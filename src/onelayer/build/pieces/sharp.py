@@ -53,16 +53,16 @@ class Sharpener:
         return any(curve.text not in HINGES for curve in self.pieces.curves)
 
 
-def sharpener(target: Target, box: Box, dtype: torch.dtype) -> Sharpener | None:
-    """The target as maxima of affine functions and curves of their sums; None where it is not of that form."""
+def sharpener(target: Target, box: Box, dtype: torch.dtype, observer: Observer | None = None) -> Sharpener | None:
+    """The target as maxima of affine functions and curves of their sums; None where that is not seen in time."""
     if target.formula is None or target.lipschitz is not None:
         return None
     formula = target.formula.shaped((box.dim,), target.formula.output_shape)
     try:
-        pieces = take_pieces(formula, box)
+        pieces = take_pieces(formula, box, observer)
     except (OnelayerError, OverflowError, ZeroDivisionError):
         return None
-    if states(pieces, formula, box):
+    if states(pieces, formula, box, observer):
         return Sharpener(target, box, pieces, dtype)
     return None
 
