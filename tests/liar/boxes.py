@@ -39,6 +39,7 @@ from onelayer.taylor import basis, kernels, variables
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.hull import evaluate_hulled
 from onelayer.taylor.levels import Levels
+from onelayer.taylor.sides import Sides
 
 BOXES, POINTS = 192, 256
 CONFIRMED = 6  # values of a formula that are evaluated in balls: those that seem farthest outside
@@ -64,7 +65,7 @@ def boxes(rng: Random, case: Any) -> Tally:
     case.words |= {"order": order, "kernels": "compiled" if compiled else "plain"}
     with torch.no_grad(), nullcontext() if compiled else kernels.backend(False):
         tally = Tally()
-        for attempt in (enclosed, claimed):
+        for attempt in (enclosed, claimed, sided):
             try:
                 tally += attempt(drawn, order, rng, case)
             except ol.OnelayerError:  # the door has seen that f has no value somewhere, or T uses what has no rule
@@ -99,6 +100,40 @@ def enclosed(drawn: Drawn, order: int, rng: Random, case: Any) -> Tally:
         points,
     )
     return tally
+
+
+def sided(drawn: Drawn, order: int, rng: Random, case: Any) -> Tally:
+    """Remainders where a side of a kink is assumed, of each box the first that it leaves open, on that side of it."""
+    dim = len(drawn.low)
+    drawn = _marked(formulas.bent(rng, drawn.low.tolist(), drawn.high.tolist()), drawn.low, drawn.high, rng)
+    expression = drawn.formula.expression
+    case.words["beside a kink"] = text(expression)
+    formula = parse(text(expression), dim)
+    low, high, points = _placed(drawn, torch.float64, rng)
+    noted = Sides([], len(low), dim, low.device, take_notes=True)
+    evaluate_hulled(formula, variables(low, high, order, sides=noted), low, high)
+    if not bool(noted.open.any()):
+        return Tally()
+    side = rng.choice([-1.0, 1.0])
+    assumed = Sides([side * noted.plane], len(low), dim, low.device, take_notes=False)
+    x = variables(low, high, order, sides=assumed)
+    model = evaluate_hulled(formula, x, low, high).reshape(len(low))
+    polynomial, rounding = polynomials(model, x, points)
+    rest = add(_at_points(expression, points), (-polynomial - rounding, -polynomial + rounding))
+    # Far from the plane against rounding; elsewhere nothing is claimed, which zero stands for. Of a side without points
+    # anything may be said, and a radius below zero is.
+    plane = assumed.assumed[0]  # (1 + D, B)
+    distance = plane[0][:, None] + torch.einsum("bkd,db->bk", _normal(x, points), plane[1:])
+    there = noted.open[:, None] & (distance > 1e-9 * plane.abs().sum(0)[:, None])
+    exact = _exactly(expression, points, read_values)
+    radius = torch.where(there.any(1), model.rem, torch.inf)
+    return held(
+        "side",
+        (-radius, radius),
+        (torch.where(there, rest[0], 0.0), torch.where(there, rest[1], 0.0)),
+        lambda b, k: exact(b, k) - exact_polynomial(model, x, points[b, k].tolist(), b),
+        points,
+    )
 
 
 def claimed(drawn: Drawn, order: int, rng: Random, case: Any) -> Tally:
@@ -183,12 +218,17 @@ def _exactly(expression: Expr, points: Tensor, values: Callable[[Expr, list[floa
 
 def polynomials(model: TaylorModel, x: TaylorModel, points: Tensor) -> tuple[Tensor, Tensor]:
     """The polynomial of each box at its points (B, K), in float64, and a bound of its rounding."""
-    radius = torch.stack([x.coef[1 + i, :, i] for i in range(points.shape[-1])], -1)  # (B, D)
-    t = torch.where(radius[:, None] > 0, (points - x.coef[0][:, None]) / radius[:, None], 0.0)
+    t = _normal(x, points)
     table = torch.as_tensor(basis.exponents(len(model.support), model.degree), device=points.device).double()
     powers = (t[..., None, list(model.support)] ** table).prod(-1)  # (B, K, P)
     slack = 1e-14 * (2 + model.degree) * model.total()
     return torch.einsum("bkp,pb->bk", powers, model.coef), slack[:, None].expand(points.shape[:2])
+
+
+def _normal(x: TaylorModel, points: Tensor) -> Tensor:
+    """The points in the coordinates of their boxes, from -1 to 1."""
+    radius = torch.stack([x.coef[1 + i, :, i] for i in range(points.shape[-1])], -1)  # (B, D)
+    return torch.where(radius[:, None] > 0, (points - x.coef[0][:, None]) / radius[:, None], 0.0)
 
 
 def exact_polynomial(model: TaylorModel, x: TaylorModel, point: list[float], b: int) -> arb:
@@ -213,11 +253,16 @@ def _drawn(rng: Random, case: Any) -> Drawn:
     formula = formulas.attack(rng, low, high)
     case.words |= {"f": text(formula.expression), "low": low, "high": high}
     ends = [torch.tensor(side, dtype=torch.float64) for side in (low, high)]
-    samples = ends[0] + (ends[1] - ends[0]) * _uniform(rng, 64, dim)
-    marks = [places.marked(formula.centres, *ends, rng), samples[:4]]
+    return _marked(formula, *ends, rng)
+
+
+def _marked(formula: formulas.Drawn, low: Tensor, high: Tensor, rng: Random) -> Drawn:
+    """The formula with the places at which it was meant to hurt, and those where its operations end."""
+    samples = low + (high - low) * _uniform(rng, 64, len(low))
+    marks = [places.marked(formula.centres, low, high, rng), samples[:4]]
     for item in arguments_at_risk(formula.expression)[:4]:
-        marks.append(places.zeros_of(item, *ends, samples))
-    return Drawn(formula, *ends, torch.cat(marks).clamp(*ends))
+        marks.append(places.zeros_of(item, low, high, samples))
+    return Drawn(formula, low, high, torch.cat(marks).clamp(low, high))
 
 
 def _uniform(rng: Random, *size: int) -> Tensor:

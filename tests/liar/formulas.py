@@ -128,6 +128,20 @@ def centre_in(rng: Random, low: float, high: float, dtype_bits: int = 53) -> flo
     return value
 
 
+def bent(rng: Random, low: list[float], high: list[float]) -> Drawn:
+    """A function of a kink, as steep as some boxes are narrow: their middle may lie beyond all values beside it."""
+    axis = rng.randrange(len(low))
+    x, centre, width = var(axis), centre_in(rng, low[axis], high[axis]), high[axis] - low[axis]
+    u = 10 ** rng.uniform(0, 12) / max(width, 1e-300) * (x - centre)
+    kink = rng.choice([call("abs", u), call("relu", u), call("max", u, -0.3 * u)])
+    a = rng.choice([0.01, 0.1, 1.0])
+    curves = [call("exp", -kink), call("log", kink + a), call("sqrt", kink + a), 1.0 / (kink + a), call("atan", kink)]
+    curve = rng.choice([*curves, call("tanh", kink), (kink + a) ** 1.7, call("lgamma", kink + a)])
+    drawn = Drawn(curve * rng.choice([lift(1.0), smooth(rng, len(low))]))
+    drawn.mark(axis, centre)
+    return drawn
+
+
 KINDS = {  # with weights
     "tree": 8.0,
     "lost_product": 4.0,
