@@ -22,7 +22,8 @@ from onelayer.checker.check import check
 from onelayer.checker.composition import composition_bound
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
-from onelayer.checker.order import order_statistics_bound
+from onelayer.checker.order import _least_gap, order_statistics_bound
+from onelayer.checker.passes import NetworkPass
 from onelayer.checker.precision import precise
 from onelayer.checker.reader import ARGUMENT, CERTIFICATE, _digest
 from onelayer.checker.recall import _path, _Rows
@@ -110,6 +111,16 @@ def test_positions_are_told_apart_by_exact_numbers() -> None:
     execution = Execution("float64 execution", stored, domain)
     with pytest.raises(OnelayerError, match="exact"):
         order_statistics_bound(stored, OrderStatistics(2, "thresholds", None), domain, execution)
+
+
+@pytest.mark.parametrize("width", [9, 25, 36])
+def test_queries_over_a_root_that_is_no_power_of_two_are_not_exact(width: int) -> None:
+    """1/3, 1/5 and 1/6 are no floats: a query times one of them is rounded."""
+    code = np.array([[60] * width, [-60] * width], dtype=object)
+    execution = NetworkPass("float64 execution")
+    assert _least_gap(code[:, :4], code[:, :4], execution) > 1
+    with pytest.raises(OnelayerError, match="power of two"):
+        _least_gap(code, code, execution)
 
 
 def test_the_worst_of_many_pieces_counts_beyond_the_digits_of_a_float() -> None:

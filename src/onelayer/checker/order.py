@@ -230,7 +230,9 @@ def _least_gap(q: Whole, k: Whole, execution: Execution) -> arb:
     """The least difference of a position's own logit and another's, from four times queries and keys; exact."""
     n, width = q.shape
     scale = math.isqrt(width)
-    FORM.require(scale * scale == width, "a key width of the position head that is no square")
+    # One over any other root is no float, and what it makes of a query would be rounded.
+    exact = scale * scale == width and scale.bit_count() == 1
+    FORM.require(exact, "a key width of the position head whose root is no power of two")
     FORM.require(bool((q % scale == 0).all()), "positions whose scaled queries are not exact")
     # 16 scale times the logits, in whole numbers; the executed ones are exact if they fit the significand.
     _require_exact(np.abs(q) @ np.abs(k).T, execution)
