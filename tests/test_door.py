@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -133,4 +134,40 @@ def test_every_error_of_ours_is_one_printable_line() -> None:
     assert len(said) < 2000
     with pytest.raises(OnelayerError) as raised:
         ol.approximate("x", LINE, 1e-3, device=np.zeros((2, 2)))  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+
+
+class Locked(torch.nn.Linear):
+    """A module that nobody can copy."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1, dtype=torch.float64)
+        self.lock = threading.Lock()
+
+
+def fails(x: Any) -> Any:
+    raise KeyError("of\nthe teacher")
+
+
+ROWS = [[at / 20] for at in range(20)]
+OF_USERS: dict[str, Callable[[], Any]] = {
+    "no teacher": lambda: ol.distill(5, data=ROWS, steps=1),
+    "a teacher that fails": lambda: ol.distill(fails, data=ROWS, steps=1),
+    "a teacher of means": lambda: ol.distill(lambda x: x.mean(0), data=ROWS, steps=1),
+    "words for data": lambda: ol.distill(torch.sin, data=["a", "b"], steps=1),
+    "ragged data": lambda: ol.distill(torch.sin, data=[[0, 1], [0]], steps=1),
+    "one number for data": lambda: ol.distill(torch.sin, data=1.0, steps=1),
+    "no data": lambda: ol.distill(torch.sin, data=[], steps=1),
+    "a lock": lambda: ol.gather(Locked(), LINE, 0.1),
+    "f without values": lambda: ol.certify(torch.sin, lambda x: x.to("meta")[..., 0], LINE, 0.1),
+    "T without values": lambda: ol.certify(lambda x: x.to("meta")[..., 0], "x", LINE, 0.1),
+    "a constant beyond all floats": lambda: ol.approximate(np.sin, LINE, 0.1, lipschitz=10**400),
+    "a complex constant": lambda: ol.approximate(np.sin, LINE, 0.1, lipschitz=torch.tensor([1j])),
+}
+
+
+@pytest.mark.parametrize("name", OF_USERS)
+def test_what_users_bring_ends_in_one_line(name: str) -> None:
+    with pytest.raises(OnelayerError) as raised:
+        OF_USERS[name]()
     assert "\n" not in str(raised.value)

@@ -123,6 +123,14 @@ def strict_json(text: str | bytes, name: str) -> Any:
     return value
 
 
+def canonical_json(text: str, name: str) -> Any:
+    """The value of a strict JSON text that is written in the one way that is hashed: keys in order, no spaces."""
+    value = strict_json(text, name)
+    if json.dumps(value, sort_keys=True, separators=(",", ":")) != text:
+        raise FileError(f"{name} is not written as it is hashed: keys in order, and nothing between its words")
+    return value
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):

@@ -228,3 +228,16 @@ def test_files_of_another_method_are_refused(folder: Path, tmp_path: Path) -> No
     change_claim(folder, lambda claim: None)
     with pytest.raises(FileError, match="no use for"):
         load(folder)
+
+
+@pytest.mark.parametrize("write", [lambda text: json.dumps(json.loads(text)), lambda text: text.replace(":", ": ", 1)])
+def test_a_description_that_is_not_written_as_it_is_hashed(
+    folder: Path, write: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The checker hashed the text, all others what it says: one accepted what the others refused."""
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    metadata, arrays = arrays_of(files[MODEL])
+    files[MODEL] = stored({"onelayer": write(metadata["onelayer"])}, arrays)
+    for name, data in signed(files).items():
+        (folder / name).write_bytes(data)
+    refused_everywhere(folder, capsys)

@@ -12,7 +12,7 @@ import numpy as np
 
 from onelayer.checker.formats import BY_KIND, BY_TAG
 from onelayer.checker.weights import Array
-from onelayer.disk import MAX_AXES, read_tensors, strict_json
+from onelayer.disk import MAX_AXES, canonical_json, read_tensors
 from onelayer.errors import FileError
 
 KEY = "network"
@@ -76,7 +76,7 @@ def _format(raw: Mapping[str, Any], name: str) -> str:
 
 def _document(text: str, name: str) -> tuple[Shape, tuple[StoredStep, ...]]:
     """The shape of a point and the steps."""
-    document = strict_json(text, f"the network in {name}")
+    document = canonical_json(text, f"the network in {name}")
     if not isinstance(document, dict) or set(document) != {"format", "version", "input", "steps"}:
         raise FileError(f"{name} has no readable network")
     if document["format"] != "onelayer network" or document["version"] != 1 or not _sizes(document["input"]):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelayer.checker.formats import BY_TAG, READ, WHOLE
-from onelayer.disk import MAX_AXES, read_bounded, read_tensors, strict_json
+from onelayer.disk import MAX_AXES, canonical_json, read_bounded, read_tensors
 from onelayer.errors import FileError
 
 MODEL = "model.safetensors"
@@ -134,7 +134,7 @@ def _digest(text: str, raw: dict[str, Any], tags: dict[str, str]) -> str:
 
 
 def _config(path: Path, text: str) -> dict[str, Any]:
-    document = strict_json(text, f"the description in {path}")
+    document = canonical_json(text, f"the description in {path}")
     if not isinstance(document, dict) or set(document) != {"config", "format", "version"}:
         raise FileError(f"{path} has no readable description of its layer")
     if document["format"] != "onelayer model" or type(document["version"]) is not int or document["version"] != 1:

@@ -71,6 +71,8 @@ def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -
     if not isinstance(y, Tensor) or y.dtype != x.dtype:
         kind = str(y.dtype) if isinstance(y, Tensor) else type(y).__name__
         raise ModelAssumptionError(f"the model returns {kind} for points in {x.dtype}; it must return one such tensor")
+    if y.is_meta:
+        raise ModelAssumptionError("the model returns a tensor of the device meta, which has no values")
     _check_shape("the model", tuple(y.shape), len(x), outputs)
     return y.detach()
 

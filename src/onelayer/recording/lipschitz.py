@@ -102,7 +102,8 @@ def by_name(given: Mapping[str, Any], box: Box, what: str) -> list[Any]:
 def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
     try:
         return tuple(float(constant) for constant in given)
-    except (TypeError, ValueError) as error:
+    # A number beyond all floats; a tensor with an imaginary part.
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         shown = ", ".join(map(str, given))
         raise OnelayerError(f"lipschitz must be a number, a list, a dict by name or 'estimate', got {shown}") from error
 

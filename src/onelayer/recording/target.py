@@ -354,6 +354,8 @@ def _call(function: Callable[[Any], Any], points: Tensor, name: str) -> Tensor:
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
         raise OnelayerError(f"{name} returned {kind}; it must return a real floating tensor")
+    if values.is_meta:
+        raise OnelayerError(f"{name} returned a tensor of the device meta, which has no values")
     return values.detach().cpu()
 
 

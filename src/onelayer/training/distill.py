@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from onelayer.box import Box
 from onelayer.conductor import approximate
 from onelayer.door import door
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, told
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.observer import Observer, observing, observing_all
 from onelayer.result import Approximation
@@ -113,7 +113,9 @@ def _certified(teacher: Any, box: Box, eps: float, watch: Observer, options: Map
 
 
 def _statistical(teacher: Any, data: Any, test: float, watch: Observer, options: Mapping[str, Any]) -> Distilled:
-    x = torch.as_tensor(np.asarray(data) if not isinstance(data, Tensor) else data).detach().cpu()
+    if not callable(teacher):
+        raise OnelayerError(f"a teacher is a module or a function, not {type(teacher).__name__}")
+    x = _inputs(data)
     x = x.to(_dtype(teacher)) if x.is_floating_point() else x
     y = encoded(teacher, x, watch)
     seen, held = split(len(x), test, int(options.get("seed", 0)))
@@ -227,10 +229,34 @@ def encoded(teacher: Callable[[Any], Any], x: Tensor, observer: Observer | None 
     for part in torch.split(x, CHUNK):
         if observer is not None:
             observer.check()
-        parts.append(teacher(part))
-    if not all(isinstance(part, Tensor) for part in parts):
+        parts.append(_taught(teacher, part))
+    return torch.cat(parts)
+
+
+def _inputs(data: Any) -> Tensor:
+    """What a teacher is asked about, one input after another; OnelayerError for what are no numbers."""
+    try:
+        x = torch.as_tensor(data if isinstance(data, Tensor) else np.asarray(data)).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OnelayerError(f"data must be numbers, one input after another: {told(error)}") from error
+    if not x.ndim or not len(x) or x.is_complex():
+        raise OnelayerError(f"data must be real numbers, one input after another, got the shape {tuple(x.shape)}")
+    return x
+
+
+def _taught(teacher: Callable[[Any], Any], x: Tensor) -> Tensor:
+    """The outputs of a teacher for one batch, on the CPU; what fails in it is told in one line."""
+    try:
+        y = teacher(x)
+    except OnelayerError:
+        raise
+    except Exception as error:
+        raise OnelayerError(f"the teacher failed on a batch of shape {tuple(x.shape)}: {told(error)}") from error
+    if not isinstance(y, Tensor) or y.is_complex() or y.is_meta:
         raise OnelayerError("a teacher must return one tensor per batch; wrap a model that returns more")
-    return torch.cat([part.cpu() for part in parts])
+    if y.shape[:1] != x.shape[:1]:
+        raise OnelayerError(f"a teacher must return a row per input, got {tuple(y.shape)} for {len(x)} inputs")
+    return y.cpu()
 
 
 @torch.no_grad()
