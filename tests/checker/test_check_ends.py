@@ -12,17 +12,18 @@ from torch import nn
 from liar import formulas, places
 from liar.expressions import Unclear, read_values, text
 from onelayer.box import Box
-from onelayer.checker.arithmetic import coordinate
+from onelayer.checker.arithmetic import ZERO, coordinate
 from onelayer.checker.check import check
 from onelayer.checker.formula import enclosed
 from onelayer.checker.functions import Kinks
 from onelayer.checker.precision import precise
+from onelayer.checker.univariate import Line, distance
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import parse
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.certify import certify
-from onelayer.proof.claims import monotone
+from onelayer.proof.claims import lipschitz, monotone
 from onelayer.result import Approximation
 
 
@@ -62,6 +63,27 @@ def test_slopes_of_a_wave_are_between_those_of_its_argument(tmp_path: Path) -> N
     assert found.status == "refuted"
     report = check(found.certificate.save(tmp_path / "claim"), max_seconds=60)
     assert report.ok, report.reason
+
+
+def test_the_norm_of_slopes_that_are_zero_or_not(tmp_path: Path) -> None:
+    """Where a unit may be off, the sum of squared slopes may be 0, and a ball around it holds numbers below."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1), nn.Flatten(0)).double()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[-0.55, 0.45], [-0.33, -0.64]]))
+        model[0].bias.copy_(torch.tensor([-0.41, 0.78]))
+        model[2].weight.copy_(torch.tensor([[0.21, 0.1]]))
+    found = lipschitz(model, Box([1.25, 0.25], [1.55, 0.55]), norm=2, max_boxes=20)
+    assert found.upper < 1
+    report = check(found.save(tmp_path / "claim"), max_seconds=60)
+    assert report.ok, report.reason
+
+
+def test_the_distance_of_a_spike_to_a_line() -> None:
+    """A spike times x is no larger than x: its expansions at the tip are mostly remainder."""
+    spike = "1.672*x1*(1/(1 + (103647105.74249019*x1 - 100000000)**2))"
+    with precise():
+        found = distance(parse(spike, 1), [Line(0.9, 1.0, ZERO, ZERO, ZERO)])
+    assert float(found) < 1.6131662  # 1.672 * 1e8 / 103647105.74 and a little
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -141,7 +141,11 @@ def smooth(name: str, u: Element, inside: Ends | None = None) -> Element:
         ends = u.ends()
         found = apply(name, u, inside)
         # An unbounded argument may be none, whatever the function makes of it.
-        return narrowed(found, FUNCTIONS[name].interval(ends)) if bounded(ends) else found
+        if not bounded(ends):
+            return found
+        if inside is not None and bounded(inside):  # a sum of squares in a ball around them may seem to be negative
+            ends = ends[0].max(inside[0]), ends[1].min(inside[1])
+        return narrowed(found, FUNCTIONS[name].interval(ends))
     if name not in SLOPES:
         raise Rejected(f"the slope of '{name}' cannot be re-proved")
     value = smooth(name, u.value, inside)

@@ -12,7 +12,7 @@ from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, constant, coordinate
 from onelayer.checker.attention import Matrix, SoftmaxQuotient, Vector, attend
-from onelayer.checker.formula import evaluate
+from onelayer.checker.formula import enclosed, evaluate
 from onelayer.checker.functions import Ends, Kinks
 from onelayer.checker.intervals import image
 from onelayer.language.formula import Formula
@@ -183,15 +183,15 @@ def _bound(formula: Formula, piece: Piece, low: float, high: float) -> tuple[arb
     """Upper bound of |line - formula| on a box, and a lower bound of it at the centre."""
     s = coordinate(0, low, high, ORDER)
     line = piece.at(s)
-    taylor: Taylor = evaluate(formula, [s], Kinks())[0] - line
+    ((item, (bottom, top)),) = enclosed(formula, [s], Kinks())
+    taylor: Taylor = item - line
     bound = taylor.range().abs_upper()
-    if bound.is_finite():
-        return bound, taylor.c[0].abs_lower()
-    # No Taylor enclosure: the image of the interval may know more, at a root or a kink.
-    bottom, top = image(formula, [(arb(low), arb(high))])[0]
-    ends = line.range()
-    farthest = (top - ends).abs_upper().max((bottom - ends).abs_upper())
-    return farthest, arb(0)
+    # The ends of both may know more: at a root or a kink, and where the formula is a product with a spike.
+    least, most = line.ends()
+    farthest = (top - least).max(most - bottom)
+    if not bound.is_finite():
+        return farthest, arb(0)
+    return farthest if farthest < bound else bound, taylor.c[0].abs_lower()
 
 
 def below(value: arb) -> float:
