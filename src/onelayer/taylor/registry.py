@@ -42,6 +42,8 @@ _ALIASES = {
     "less_equal": "le",
     "mm": "matmul",
     "bmm": "matmul",
+    "mv": "matmul",
+    "dot": "matmul",
     "invert": "logical_not",
     "gammaln": "lgamma",
     "and": "logical_and",
