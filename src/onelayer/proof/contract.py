@@ -8,7 +8,8 @@ cannot be proved of foreign code, so the certificate of such a model lists it as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,11 @@ EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it cr
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
 
 
+# Settings on which code may branch: what a caller has may differ from pinned ground.
+GLOBAL: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
+    ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    ("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True),
+]
 WITH_TANGENTS = "returns another value at x = {x} when its derivatives are followed; it asks what it is given"
 SLOPES = "has another slope at x = {x} than torch finds; an operation of it is not differentiated as it is executed"
 # A slope that is this wrong at most points is not so by rounding.
@@ -215,21 +221,17 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
     """The same under other settings; code that fails there returns nothing that could be wrong."""
     fast = torch.backends.mha
     settings: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
-        ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
         ("the number of threads", torch.get_num_threads, torch.set_num_threads, 4),
         ("the fast path of attention", fast.get_fastpath_enabled, fast.set_fastpath_enabled, False),
     ]
-    for what, read, write, other in settings:
-        before = read()
-        write(other)
-        try:
-            values = _values(error, points)
-        except Stopped:
-            raise
-        except OnelayerError:
-            continue
-        finally:
-            write(before)
+    for what, read, write, other in [*GLOBAL, *settings]:
+        with _setting(read, write, other):
+            try:
+                values = _values(error, points)
+            except Stopped:
+                raise
+            except OnelayerError:
+                continue
         _compare(error, points, usual, values, ends, EVERYWHERE.replace("{what}", what))
 
 
@@ -251,19 +253,28 @@ def _copies(error: ErrorFunction) -> None:
     low, high = (side.reshape(1, -1) for side in (error.box.lower, error.box.upper))
     alone = _ends(error, low, high)
     _differs(error, alone, _ends(error, low, high), EVERY_TIME)
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        other = _ends(error, low, high)
-    except Stopped:
-        raise
-    except OnelayerError:
-        other = alone  # code that fails there returns nothing that could be wrong
-    finally:
-        torch.set_default_dtype(usual)
-    _differs(error, alone, other, EVERYWHERE.replace("{what}", "torch's default dtype"))
+    for what, read, write, other in GLOBAL:
+        with _setting(read, write, other):
+            try:
+                found = _ends(error, low, high)
+            except Stopped:
+                raise
+            except OnelayerError:
+                continue  # code that fails there returns nothing that could be wrong
+        _differs(error, alone, found, EVERYWHERE.replace("{what}", what))
     for count in COPIES:
         _differs(error, alone, _ends(error, low.expand(count, -1), high.expand(count, -1)), EVERY_POINT)
+
+
+@contextmanager
+def _setting(read: Callable[[], Any], write: Callable[[Any], Any], other: Any) -> Iterator[None]:
+    """One setting of torch as another, for a while."""
+    before = read()
+    write(other)
+    try:
+        yield
+    finally:
+        write(before)
 
 
 def _differs(error: ErrorFunction, usual: Ends, other: Ends, complaint: str) -> None:

@@ -342,7 +342,6 @@ class ErrorFunction:
         values = torch.cat(found)
         return torch.where(torch.isfinite(values), values, -1.0)
 
-    @torch.no_grad()
     def executed(self, points: Tensor) -> Tensor:
         """What the forward pass returns at points (C, D) of its format, (C, *outputs) as float64."""
         self.observer.check()
