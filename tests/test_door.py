@@ -161,6 +161,8 @@ OF_USERS: dict[str, Callable[[], Any]] = {
     "a lock": lambda: ol.gather(Locked(), LINE, 0.1),
     "f without values": lambda: ol.certify(torch.sin, lambda x: x.to("meta")[..., 0], LINE, 0.1),
     "T without values": lambda: ol.certify(lambda x: x.to("meta")[..., 0], "x", LINE, 0.1),
+    "words for a point": lambda: ol.pictures.draw_attention(ol.approximate("x", LINE, 0.1), "x.png", "1"),  # type: ignore[arg-type]
+    "an array for a guard": lambda: ol.approximate("x", LINE, 0.1)([0.5], guard=np.zeros(2)),  # type: ignore[arg-type]
     "a constant beyond all floats": lambda: ol.approximate(np.sin, LINE, 0.1, lipschitz=10**400),
     "a complex constant": lambda: ol.approximate(np.sin, LINE, 0.1, lipschitz=torch.tensor([1j])),
 }

@@ -123,6 +123,7 @@ class Approximation:
         """The domain on which the error is claimed."""
         return self.certificate.domain
 
+    @door
     def __call__(self, x: Any, *, guard: str | bool | None = WARN) -> Any:
         """T at points of any kind of array; a point outside the certified domain warns once, or as ``guard`` says."""
         if guard == WARN:

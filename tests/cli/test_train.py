@@ -80,3 +80,22 @@ def test_study_writes_rows_and_a_figure(capsys: pytest.CaptureFixture[str], tmp_
     found = json.loads(out)["kinds"]
     assert Path(found["picture"]).stat().st_size > 5000
     assert len(Path(found["rows"]).read_text().splitlines()) >= 6
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["sin(x)", "--domain=0:1", "--depth=2", "--certify"], "stack"),
+        (["sin(x)", "--domain=0:1", "--depth=2", "--out=kept"], "stack"),
+        (["table.csv", "--target=y", "--eps=0.1"], "table"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_it_is_trained(
+    more: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "table.csv").write_text("x,y\n0,1\n1,2\n2,3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("onelayer.train", lambda *given, **more: pytest.fail("it was trained"), raising=False)
+    assert run(app, ["train", *more, "--steps=10"]) == 2
+    assert says in capsys.readouterr().err
+    assert [item.name for item in tmp_path.iterdir()] == ["table.csv"]

@@ -100,6 +100,7 @@ def train_command(
         box = None if domain is None else parse_domain(domain)
         given = None if start is None else ol.load(start)
         proof = eps is not None or certify
+        _need_layer(box, settings["depth"], proof=proof, out=out)
         watch = observing(observer, max_seconds)
         run = ol.train(
             data, box, model=given, test=test, target=target, device=_device(device), checkpoint=checkpoint,
@@ -167,6 +168,14 @@ def distill_command(
     data |= {"teacher_parameters": found.teacher_parameters, "speed_up": found.speed_up}
     show(str(found), data, as_json=as_json)
     return SUCCESS
+
+
+def _need_layer(box: ol.Box | None, depth: int, *, proof: bool, out: Path | None) -> None:
+    """What cannot be proved or saved once it is trained is refused before, not after hours."""
+    if proof and box is None:
+        raise OnelayerError("a table has no function to prove against: --eps and --certify need a formula and --domain")
+    if depth > 1 and (proof or out is not None):
+        raise OnelayerError("a stack (--depth above 1) is for comparison: it is neither saved nor proved")
 
 
 def _lines(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from onelayer.box import Bounds
 from onelayer.door import door
-from onelayer.errors import OnelayerError
+from onelayer.errors import OnelayerError, told
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model, unit_adds
 from onelayer.pictures.drawing import Drawable, as_scene
@@ -115,7 +115,10 @@ def _with_a_choice(views: list[HeadView], model: OneLayerTransformer) -> list[He
 
 
 def _input(scene: Scene, x: Bounds) -> Tensor:
-    point = torch.as_tensor(x, dtype=torch.float64).detach().cpu()
+    try:
+        point = torch.as_tensor(x, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise OnelayerError(f"the input must be numbers: {told(error)}") from error
     if point.numel() != scene.box.dim:
         raise OnelayerError(f"the input must have {scene.box.dim} numbers, got {point.numel()}")
     if not scene.box.contains(point.reshape(tuple(scene.box.shape))):
