@@ -131,9 +131,15 @@ def row_that_is_a_copy(p: Any) -> Any:
     return rows[1, 0]
 
 
+def grid_of_whole_numbers(p: Any) -> Any:
+    across, along = np.meshgrid(np.stack([p[0], numpy_spike(p[0])]), [0, 1])
+    return (across * along).sum()
+
+
 @pytest.mark.parametrize(
     "f",
     [
+        grid_of_whole_numbers,
         outer_of_a_matrix,
         padded_matrix,
         chosen_around_a_slice,
@@ -167,6 +173,26 @@ def written_twice(p: Any) -> Any:
 
 def test_an_entry_is_written_once() -> None:
     assert "written twice" in refused(written_twice)
+
+
+def chosen_in_the_default_format(x: Tensor) -> Tensor:
+    ones = torch.where(spike(x) > 0.5, 1.0, 2.0)
+    return ones.double()[..., 0]
+
+
+def chosen_where_x_is(x: Tensor) -> Tensor:
+    near = (spike(x) > 0.5).to(x.device)
+    return torch.where(near, torch.cos(x), torch.sin(x))[..., 0]
+
+
+def test_a_condition_moved_to_its_own_place_is_itself() -> None:
+    value, said = understood_at_the_spike(chosen_where_x_is)
+    assert value == pytest.approx(said, abs=1e-12)
+
+
+def test_a_cast_that_copies_under_one_default_alone_is_recorded() -> None:
+    value, said = understood_at_the_spike(chosen_in_the_default_format)
+    assert value == said == 1
 
 
 def test_neither_cancelling_sums_nor_underflow_are_wrong_readings() -> None:

@@ -148,3 +148,9 @@ def test_a_module_that_cannot_be_copied_ends_in_one_line() -> None:
     with pytest.raises(OnelayerError, match="proved as a copy") as caught:
         as_target(Grown(), LINE)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("f", [lambda x: x[:, 0:0], lambda x: np.repeat(x, 0, -1)])
+def test_a_function_without_outputs_ends_in_one_line(f: Callable[..., Any]) -> None:
+    with pytest.raises(OnelayerError, match="no output"):
+        as_target(f, LINE)

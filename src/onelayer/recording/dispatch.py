@@ -208,7 +208,7 @@ def _cast(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Casts to float64 and moves between devices leave every value as it is; all other casts are refused."""
     x, *rest = args
     if isinstance(x, Truth):
-        return x if name == "bool" else _cast(name, (_as_bools(x), *rest), kwargs)
+        return x if _leaves_bools(name, rest, kwargs) else _cast(name, (_as_bools(x), *rest), kwargs)
     if name in CASTS:
         same_type(CASTS[name])
         return _in_float64(x)
@@ -233,6 +233,12 @@ def _as_bools(x: Truth) -> Symbolic:
     return Symbolic(x.tape, x.numbers().ids, torch.bool)
 
 
+def _leaves_bools(name: str, rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether conditions stay what they are: asked for as bools, or at a device."""
+    moved = name == "to" and not (_names_a_type(rest, kwargs) or _asks_for_copy(rest, kwargs))
+    return name == "bool" or moved
+
+
 def _names_a_type(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether x.to(...) asks for a format, and not for a device alone."""
     return any(isinstance(value, torch.dtype | Tensor | Symbolic) for value in (*rest, *kwargs.values()))
@@ -240,7 +246,10 @@ def _names_a_type(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 def _in_float64(x: Symbolic) -> Symbolic:
     """The same numbers in float64: the tensor itself, or a copy of one of another format."""
-    return x if x.kind == torch.float64 else Symbolic(x.tape, x.ids.clone())
+    if x.kind == torch.float64:
+        return x
+    # Torch's default may be float64: then it is the tensor itself.
+    return Symbolic(x.tape, x.tape.twins.taken(x.ids, torch.clone))
 
 
 def _asks_for_copy(rest: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

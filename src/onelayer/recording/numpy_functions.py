@@ -50,7 +50,15 @@ def _split(tape: Recording, ary: Any, indices_or_sections: Any, dim: int = 0) ->
 def _meshgrid(tape: Recording, *xi: Any, indexing: str = "xy") -> Any:
     """The coordinates of a grid, by default with the first two dimensions exchanged; copies, as in NumPy."""
     axes = [lift(tape, one).ids.reshape(-1) for one in xi]
-    return tuple(Symbolic(tape, ids.clone()) for ids in torch.meshgrid(*axes, indexing=indexing))
+    grids = torch.meshgrid(*axes, indexing=indexing)
+    # Each has the format of its axis: whole numbers stay whole.
+    return tuple(Symbolic(tape, ids.clone(), _kind_of(one)) for ids, one in zip(grids, xi, strict=True))
+
+
+def _kind_of(value: Any) -> torch.dtype:
+    if isinstance(value, Symbolic | torch.Tensor):
+        return value.dtype
+    return torch.int64 if np.asarray(value).dtype.kind in "iu" else torch.float64
 
 
 def _dot(tape: Recording, a: Any, b: Any) -> Any:

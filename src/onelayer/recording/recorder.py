@@ -32,6 +32,7 @@ BATCH = 3
 # Operations beyond which that run would be slow, and is of two points.
 LONG = 20_000
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
+EMPTY = "f has no output; it must return one number or more for each point"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
 
 
@@ -125,6 +126,8 @@ def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
             f"f turned a batch of {tape.batch} points into shape {tuple(result.shape)}; "
             "it must keep the batch dimension"
         )
+    if 0 in result.shape:
+        raise OnelayerError(EMPTY)
     rows = lift(tape, result).ids.reshape(tape.batch, -1).tolist()
     outputs = tuple(result.shape[1:])
     return [_row(tape, at, ids, outputs) for at, ids in enumerate(rows)]

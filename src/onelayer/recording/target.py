@@ -23,7 +23,7 @@ from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pac
 from onelayer.recording.evaluations import Evaluations
 from onelayer.recording.lipschitz import ESTIMATE, Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
-from onelayer.recording.recorder import FORMAT, TooLong, as_executed, record
+from onelayer.recording.recorder import EMPTY, FORMAT, TooLong, as_executed, record
 from onelayer.recording.scattered import Scattered
 from onelayer.recording.separable import Separated, separate
 from onelayer.recording.sympy_code import from_sympy, is_sympy
@@ -321,6 +321,8 @@ def _examine(function: Callable[[Any], Any], box: Box, name: str, pace: Pace, ob
             f"{name} turned {given} into shape {tuple(values.shape)}; "
             "it must keep the batch dimension, as in x[..., 0] + x[..., 1]"
         )
+    if 0 in values.shape:
+        raise OnelayerError(EMPTY)
     finite = torch.isfinite(values).reshape(points.shape[0], -1).all(1)
     bad = torch.nonzero(~finite)
     if len(bad):
