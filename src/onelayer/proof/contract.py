@@ -17,12 +17,15 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import ModelAssumptionError, OnelayerError
+from onelayer.language.formula import Formula
 from onelayer.observer import Stopped
 from onelayer.proof.cost import metered
 from onelayer.proof.error import ErrorFunction
-from onelayer.proof.forward import enclose, followed
+from onelayer.proof.forward import enclose, execute_beside, followed
+from onelayer.proof.objectives import innermost
 from onelayer.proof.own import is_own_layer
 from onelayer.proof.points import hard_points
+from onelayer.proof.stepwise import Excluded
 from onelayer.recording.target import place
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
@@ -40,6 +43,7 @@ COPIES, SAME = (2, 3, 7), 1e-9
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
+STEP = "is not what its operations on enclosures are: at x = {x} {name} {what}"
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
 
 
@@ -97,6 +101,7 @@ def examine(error: ErrorFunction) -> int:
     _other_settings(error, points[few], usual[few], ends[few])
     _complain(error, points, ends.exclude(usual), AS_WRITTEN)
     _boxes(error, points)
+    _step_by_step(error, points)
     _copies(error)
     return len(points)
 
@@ -155,8 +160,11 @@ def _compare_slopes(error: ErrorFunction, points: Tensor) -> None:
 
 
 def _shaped(error: ErrorFunction, points: Tensor) -> Tensor:
-    shaped = points.reshape(-1, *error.box.shape)
-    return shaped.to(error.device, error.dtype)
+    return _on_device(error, points).to(error.dtype)
+
+
+def _on_device(error: ErrorFunction, points: Tensor) -> Tensor:
+    return points.to(error.device).reshape(-1, *error.box.shape)
 
 
 def _values(error: ErrorFunction, points: Tensor, batch: int = BATCH) -> Tensor:
@@ -173,7 +181,7 @@ def _ends(error: ErrorFunction, low: Tensor, high: Tensor, batch: int = BATCH, o
     found = []
     for part in zip(torch.split(low, batch), torch.split(high, batch), strict=True):
         error.observer.check()
-        lower, upper = (side.to(error.device).reshape(-1, *error.box.shape) for side in part)
+        lower, upper = (_on_device(error, side) for side in part)
         x = variables(lower, upper, order, execution=error.dtype)
         y = enclose(error.model, x, tuple(error.target.output_shape))
         pair = y.range() if isinstance(y, TaylorModel) else (y, y)
@@ -242,6 +250,28 @@ def _boxes(error: ErrorFunction, points: Tensor) -> None:
     for batch, complaint in ((BOXES, AS_WRITTEN), (1, EVERY_POINT)):
         ends = _ends(error, lower, upper, batch, order=2)
         _keep_inside(error, lower, upper, ends, inside, values, complaint)
+
+
+def _step_by_step(error: ErrorFunction, points: Tensor) -> None:
+    """Every operation of T at points, and at points inside of boxes: what it returns lies in its own enclosure."""
+    lower, upper, inside = _some_boxes(error, points)
+    few = points[:FEW]
+    low = torch.cat([few, lower.repeat(INSIDE, 1)])
+    high = torch.cat([few, upper.repeat(INSIDE, 1)])
+    x = torch.cat([few, inside])
+    # Rounding to the executing format may leave a box.
+    kept = ((x >= low) & (x <= high)).all(1)
+    lows, highs = (_on_device(error, side[kept]) for side in (low, high))
+    error.observer.check()
+    boxes = variables(lows, highs, 2, execution=error.dtype)
+    try:
+        for model in innermost(error.model):
+            # The weights of a layer of this package say what it computes, and a formula is one.
+            if not is_own_layer(model) and not isinstance(model, Formula):
+                execute_beside(model, boxes, _shaped(error, x[kept]))
+    except Excluded as wrong:
+        at = place(x[kept][wrong.row].reshape(error.box.shape))
+        raise ModelAssumptionError(f"the model {STEP.format(x=at, name=wrong.operation, what=wrong.hint)}") from wrong
 
 
 def _copies(error: ErrorFunction) -> None:

@@ -18,7 +18,7 @@ from onelayer.errors import ModelAssumptionError
 from onelayer.observer import Observer
 from onelayer.proof.fit import formats_held
 from onelayer.proof.forward import enclosed_at, execute, settled
-from onelayer.proof.objectives import Wrapped
+from onelayer.proof.objectives import innermost
 from onelayer.proof.own import says_all
 from onelayer.proof.points import hard_points, rounded_into
 from onelayer.recording.target import place
@@ -41,10 +41,8 @@ def examine_formats(model: Any, box: Box, execution: torch.dtype | None, observe
     """
     if execution is not None:
         return
-    for part in model.models if isinstance(model, Wrapped) else [model]:
-        if isinstance(part, Wrapped):
-            examine_formats(part, box, execution, observer)
-        elif isinstance(part, nn.Module) and not says_all(part):
+    for part in innermost(model):
+        if isinstance(part, nn.Module) and not says_all(part):
             _examine(part, box, observer)
 
 

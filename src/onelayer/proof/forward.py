@@ -17,6 +17,7 @@ from onelayer.language.operations import OPERATIONS
 from onelayer.narrow import ACCUMULATORS
 from onelayer.proof.fit import converted, copied, moved, refuse_unfit
 from onelayer.proof.own import is_own_layer
+from onelayer.proof.stepwise import Accompanied
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
 from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
@@ -104,6 +105,12 @@ def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         # Without a tangent the output does not depend on that input.
         slopes = [torch.zeros_like(values) if t is None else t.reshape(len(x), -1) for t in tangents]
         return values, slopes
+
+
+def execute_beside(model: Forward, boxes: TaylorModel, x: Tensor) -> None:
+    """Run T on boxes (C, *event) and on a point in each; raises Excluded where an operation leaves its enclosure."""
+    with _one_line("the model", x), refusals_stand():
+        model(Accompanied(boxes, x))
 
 
 def enclosed_at(

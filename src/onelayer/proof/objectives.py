@@ -37,6 +37,13 @@ class Wrapped(nn.Module):
         return ", ".join([*settings, *formulas])
 
 
+def innermost(model: Forward) -> list[Forward]:
+    """The models that a claim is about, whatever it makes of them; one that nothing is made of is itself."""
+    if not isinstance(model, Wrapped):
+        return [model]
+    return [part for held in model.models for part in innermost(held)]
+
+
 class Output(Wrapped):
     """One output of a model, by its number in row-major order."""
 
