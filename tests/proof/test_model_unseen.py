@@ -28,7 +28,7 @@ UNSEEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradients": ("gradients are recorded", lambda x: spike(x) * torch.is_grad_enabled()),
     "a product": ("default dtype", lambda x: (torch.tensor([0.1]) * spike(x) - 0.1 * spike(x)) * 1e9),
     "an integer divided": ("default dtype", lambda x: ((torch.arange(7) / 7)[3] * spike(x) - 3 * spike(x) / 7) * 1e9),
-    "a row of numbers": ("default dtype", lambda x: (torch.linspace(0, 1, 11)[3] * spike(x) - 0.3 * spike(x)) * 1e9),
+    "a row of numbers": ("default dtype", lambda x: (torch.full((11,), 0.3)[3] * spike(x) - 0.3 * spike(x)) * 1e9),
 }
 
 

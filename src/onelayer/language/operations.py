@@ -89,7 +89,6 @@ class Operation:
 
     kink      it is not differentiable where its argument, or the difference of its two, vanishes
     chooses   by the sign of its first argument it is the second or the third, and the other need not have a value
-    settled   its float64 value is one correct rounding
     rational  of rational numbers ``number`` gives the exact rational value
     beside    it vanishes with its argument, and is the argument times the product of these (language/removable.py)
     """
@@ -104,7 +103,6 @@ class Operation:
     guard: Guard | None = None
     kink: bool = False
     chooses: bool = False
-    settled: bool = False
     rational: bool = False
     beside: tuple[Beside, ...] = ()
     infix: Infix | None = None
@@ -138,7 +136,6 @@ def _arithmetic(name: str, sign: str, level: int, apply: Callable[..., Any], ima
         ball=apply,
         image=image,
         taylor=name,
-        settled=True,
         rational=True,
         infix=Infix(sign, level),
         **more,
@@ -216,7 +213,6 @@ _ROWS = (
         ball=_minus,
         image=intervals.neg,
         taylor="neg",
-        settled=True,
         rational=True,
     ),
     Operation(
@@ -228,7 +224,6 @@ _ROWS = (
         image=intervals.minimum,
         taylor="minimum",
         kink=True,
-        settled=True,
     ),
     Operation(
         name="max",
@@ -239,16 +234,14 @@ _ROWS = (
         image=intervals.maximum,
         taylor="maximum",
         kink=True,
-        settled=True,
     ),
-    _function("abs", intervals.absolute, number=abs, ball=abs, kink=True, settled=True, spellings=("absolute",)),
+    _function("abs", intervals.absolute, number=abs, ball=abs, kink=True, spellings=("absolute",)),
     _function(
         "relu",
         intervals.relu,
         number=lambda x: max(x, 0.0),
         ball=lambda x: x.max(arb(0)),
         kink=True,
-        settled=True,
     ),
     Operation(
         name="where",
@@ -259,16 +252,15 @@ _ROWS = (
         image=intervals.choice,
         taylor="where",
         chooses=True,
-        settled=True,
     ),
-    _function("floor", intervals.floor, settled=True),
+    _function("floor", intervals.floor),
     _function("exp", intervals.exp),
     _function(
         "log",
         intervals.log,
         guard=Guard("logarithm of a number that is not positive", Need.POSITIVE),
     ),
-    _function("sqrt", intervals.sqrt, guard=Guard("square root of a negative number", Need.NONNEGATIVE), settled=True),
+    _function("sqrt", intervals.sqrt, guard=Guard("square root of a negative number", Need.NONNEGATIVE)),
     _function("sin", intervals.wave(torch.sin), beside=(Beside("sinrel", 1),)),
     _function("cos", intervals.wave(torch.cos)),
     _function("tan", intervals.tan, guard=_POLE, beside=(Beside("sinrel", 1), Beside("cos", -1))),

@@ -9,34 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOperation, refusals_stand, told
-from onelayer.formats import are_formats, coarsest, either
-from onelayer.language.operations import OPERATIONS
-from onelayer.narrow import ACCUMULATORS
+from onelayer.proof.constants import Constants
 from onelayer.proof.fit import converted, copied, moved, refuse_unfit
 from onelayer.proof.own import is_own_layer
 from onelayer.proof.stepwise import Accompanied
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
-from onelayer.taylor.registry import call, canonical_keywords, canonical_name, inside
 
 Forward = Callable[[Any], Any]
-# What torch makes of a plain tensor by these depends on the order of a sum or on a library; single roundings do not.
-UNSETTLED = {
-    *("addmm", "cumsum", "einsum", "linear", "matmul", "mean", "prod", "scaled_dot_product_attention", "sum"),
-    *("layer_norm", "linalg_norm", "linalg_vector_norm", "norm", "rms_norm", "std", "var"),
-    *(row.taylor for row in OPERATIONS.values() if not row.settled),
-    *("cosh", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt", "sinh"),
-    *("gelu", "silu", "softplus", "log_softmax", "logsumexp", "softmax", "elu", "mish", "selu", "celu", "prelu"),
-    *("hardsigmoid", "hardswish", "softsign", "log_sigmoid", "tanhshrink", "softshrink", "glu", "batch_norm"),
-    *("group_norm", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "lstm", "gru", "rnn_tanh", "rnn_relu"),
-    *("conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "instance_norm", "softmin", "sinc"),
-    # Sums without a Taylor version, which are refused by name.
-    *("vdot", "inner", "tensordot", "baddbmm", "addbmm", "addmv", "bilinear", "cdist", "dist", "trace"),
-    *("cumprod", "logcumsumexp", "nansum", "nanmean", "var_mean", "std_mean", "linalg_vecdot", "linalg_multi_dot"),
-}
 
 
 def settled(model: nn.Module, device: torch.device, execution: torch.dtype | None) -> nn.Module:
@@ -134,66 +116,6 @@ def enclosed_at(
     radii = y.rem.expand(shape).reshape(len(x), -1)
     rows = zip(centres.tolist(), radii.tolist(), strict=True)
     return [list(zip(*row, strict=True)) for row in rows]
-
-
-class Constants(TorchFunctionMode):
-    """Sums and elementary functions of constants are operations of the forward pass too: their rounding counts.
-
-    They become models of degree 0, executed in the format of the constants where that is the coarser one.
-    """
-
-    # Operations on Taylor models themselves need no watching.
-    watches_outside = True
-
-    def __init__(self, x: TaylorModel) -> None:
-        super().__init__()
-        self.like = x
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        # Arithmetic of Taylor models computes bounds, not the forward pass.
-        if inside() or not all(issubclass(kind, Tensor) for kind in types):
-            return func(*args, **kwargs)
-        name = canonical_name(func)
-        args = _positional(name, args, kwargs)
-        first = _first_tensor(args)
-        if name not in UNSETTLED or first is None or not args[first].is_floating_point():
-            return func(*args, **kwargs)
-        executed, computed = self._formats(name, args)
-        lifted = constant(args[first], self.like).tagged(computed)
-        operands = (*args[:first], lifted, *args[first + 1 :])
-        y = call(name, *operands, **canonical_keywords(kwargs))
-        return y.tagged(executed)
-
-    def _formats(self, name: str, args: tuple[Any, ...]) -> tuple[torch.dtype | None, torch.dtype | None]:
-        """The format of the pass around the operation, and the one in which it rounds.
-
-        Inside a layer of a narrow format, what is widened is computed on in the accumulator.
-        """
-        tensors = [arg for arg in args if isinstance(arg, Tensor)]
-        formats = {arg.dtype for arg in tensors if arg.is_floating_point()}
-        if not are_formats(formats):
-            raise UnsupportedOperation(f"{name} of constants in {formats}", f"use {either()}")
-        # In real arithmetic nothing rounds, whatever the constants are stored in.
-        executed = self.like.execution
-        if executed is None:
-            return None, None
-        wide = ACCUMULATORS.get(executed)
-        executed = wide if wide is not None and formats == {wide} else executed
-        return executed, coarsest([executed, *formats])
-
-
-def _positional(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The operands one after the other, whether they came by name or in a list."""
-    args = (kwargs.pop("input"), *args) if "input" in kwargs else args
-    if name == "einsum" and isinstance(args[1], list | tuple):
-        return (args[0], *args[1])
-    return args
-
-
-def _first_tensor(args: tuple[Any, ...]) -> int | None:
-    places = (at for at, arg in enumerate(args) if isinstance(arg, Tensor))
-    return next(places, None)
 
 
 def _check_shape(name: str, shape: tuple[int, ...], count: int, outputs: tuple[int, ...] | None) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from onelayer.errors import UnsupportedOperation
 from onelayer.taylor.core import TaylorModel, constant
 from onelayer.taylor.operators import Operators
-from onelayer.taylor.registry import canonical_keywords, canonical_name
+from onelayer.taylor.registry import canonical_keywords, canonical_name, enclosing
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -166,6 +166,7 @@ def apply(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     return RULES[name](function, *args, **kwargs)
 
 
+@enclosing()
 def seeded(x: Any) -> Dual:
     """The coordinates of x (B, *event), tensor or Taylor model, as duals: the derivative of x_i by x_j is 1 or 0."""
     event = tuple(x.shape[1:])
@@ -217,6 +218,7 @@ def chained(function: Callable[..., Any], x: Dual, slope: Callable[[Any], Any]) 
     return x.moved(function(x.value), lambda t: factor * t)
 
 
+@enclosing()
 def zeros_like(x: Any) -> Any:
     """Zero in the shape of a value: a constant among Taylor models, without slopes among duals."""
     if isinstance(x, Tensor):
@@ -226,6 +228,7 @@ def zeros_like(x: Any) -> Any:
     return constant(torch.zeros(x.shape, dtype=torch.float64, device=x.device), x)
 
 
+@enclosing()
 def defined_with(slope: Any, value: Any) -> Any:
     """The slope where there is a value, undecided elsewhere: what the rules of operations say of it may be a number."""
     if isinstance(slope, Tensor):

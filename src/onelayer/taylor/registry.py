@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -145,6 +146,20 @@ def _dismissed() -> Any:
     return None
 
 
+@contextmanager
+def enclosing() -> Iterator[None]:
+    """Inside, this thread computes enclosures: for arithmetic of bounds that no operation of ``call`` is around."""
+    outside = inside()
+    _STATE.inside = True
+    watcher = None if outside else _dismissed()
+    try:
+        yield
+    finally:
+        _STATE.inside = outside
+        if watcher is not None:
+            _push_mode(watcher)  # type: ignore[no-untyped-call]
+
+
 def inside() -> bool:
     """Whether this thread is computing enclosures, rather than running the code that is enclosed."""
     return getattr(_STATE, "inside", False)
@@ -189,11 +204,11 @@ def unhandled(operation: str, **arguments: Any) -> None:
 
 def method(owner: Any, name: str) -> Callable[..., Any]:
     """The operation as a bound tensor method."""
-    if _bare(name) not in _HANDLERS:
+    if bare(name) not in _HANDLERS:
         raise MissingOperation(name, _hint(name))
 
     def bound(*args: Any, **kwargs: Any) -> Any:
-        return call(_bare(name), owner, *args, **canonical_keywords(kwargs))
+        return call(bare(name), owner, *args, **canonical_keywords(kwargs))
 
     return bound
 
@@ -209,11 +224,12 @@ def canonical_name(func: Any) -> str:
     name = getattr(func, "__name__", str(func))
     if name == "__get__":
         name = getattr(func.__self__, "__name__", str(func))
-    return _bare(name)
+    return bare(name)
 
 
 @cache
-def _bare(name: str) -> str:
+def bare(name: str) -> str:
+    """The registry's name of an operation under any of its spellings."""
     bare = name.strip("_") if name.startswith("__") else name
     bare = bare.removeprefix("special_").replace("expit", "sigmoid")
     return _ALIASES.get(bare, bare)
