@@ -21,7 +21,7 @@ ORDER = 3  # of the enclosures; pieces are short, so higher ones bring little
 TIGHT = 1.0001  # a box is bounded well enough within this factor of the largest value seen
 DIGITS = 1e-13  # or within this share of the values
 BOXES, BOXES_PER_PIECE = 4096, 64  # after so many boxes a bound is taken as it is
-CELLS = 256  # cells of an interval whose image is wanted
+CELLS = 512  # of an interval whose image is wanted, as many as a proof takes
 
 
 @dataclass(frozen=True)
@@ -205,12 +205,36 @@ def above(value: arb) -> float:
 
 
 def range_of(formula: Formula, low: float, high: float) -> Ends:
-    """Ends of an interval that holds all values over [low, high]."""
+    """Ends of an interval that holds all values over [low, high].
+
+    Intervals of its cells hold them, and so do enclosures, which know what cancels in the formula and take longer: they
+    narrow the cells that reach farthest, as long as those reach farther than one that is narrowed.
+    """
     edges = [low + (high - low) * k / CELLS for k in range(CELLS)] + [high]
     # Floats that follow each other: whatever they round to, neighbouring cells share them.
-    cells = [image(formula, [(arb(a), arb(b))])[0] for a, b in pairwise(edges)]
+    sides = list(pairwise(edges))
+    cells = [image(formula, [(arb(a), arb(b))])[0] for a, b in sides]
+    narrow: set[int] = set()
+    for reach in (_downward, _upward):
+        farthest = -math.inf
+        for at in sorted(range(CELLS), key=lambda at: reach(cells[at]), reverse=True):
+            if reach(cells[at]) <= farthest:
+                break
+            if at not in narrow:
+                cells[at] = enclosed(formula, [coordinate(0, *sides[at], ORDER)], Kinks())[0][1]
+                narrow.add(at)
+            farthest = max(farthest, reach(cells[at]))
     bottom, top = cells[0]
     for a, b in cells[1:]:
         bottom = bottom.min(a)
         top = top.max(b)
     return bottom.lower() if not bottom.is_zero() else bottom, top.upper()
+
+
+def _downward(ends: Ends) -> float:
+    """How far an interval reaches down, infinitely where nothing is known; a float beside it is near enough."""
+    return -float(ends[0]) if ends[0].is_finite() else math.inf
+
+
+def _upward(ends: Ends) -> float:
+    return float(ends[1]) if ends[1].is_finite() else math.inf
