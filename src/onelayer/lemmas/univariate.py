@@ -26,7 +26,8 @@ Bounds = Callable[[Tensor, Tensor, Tensor], Tensor]  # of boxes by their ends an
 ORDER = 4  # of the Taylor models in one variable; higher ones pay only far below 1e-12
 SAMPLES = 24  # per piece, to know what can be proved
 GOAL = 1.02  # a box is bounded well enough within this factor of the largest sampled difference
-ROOM = 1.01  # and less than this is not stated, so that another proof has room
+ROOM = 1.01  # and less than this is not stated, so that another proof has room,
+SPARE = 1.0002  # nor less than this over what is proved, which may be the true value where samples miss it
 DIGITS = 1e-14  # relative to the values: no box is cut for the rounding of its own bound
 LEAST = 2.0**-980  # and none for bounds where Taylor models have no digits left
 ROUNDS = 60  # halvings: more than the digits of float64
@@ -99,7 +100,7 @@ def piecewise_error(formula: Formula, ramps: Ramps, low: float, high: float, obs
 
     right = torch.from_numpy(points[1:].copy())
     bound = halved(bounds, start, right, goal, observer)
-    return max(ROOM * sampled, bound) + rounding
+    return max(ROOM * sampled, SPARE * bound) + rounding
 
 
 def halved(bounds: Bounds, left: Tensor, right: Tensor, goal: float, observer: Observer | None = None) -> float:
@@ -172,7 +173,7 @@ def lookup_error(
     edges = _edges(low, high, LOOKUP_PIECES)
     goal = LOOKUP_GOAL * sampled + max(DIGITS * size, LEAST)
     bound = halved(bounds, edges[:-1], edges[1:], goal, observer)
-    return max(ROOM * sampled, bound)
+    return max(ROOM * sampled, SPARE * bound)
 
 
 def _distance(formula: Formula, x: Any, value: Any, left: Tensor, right: Tensor) -> Tensor:
