@@ -18,6 +18,7 @@ from onelayer import Box
 from onelayer.errors import UnsupportedOperation
 from onelayer.proof import settled
 from onelayer.proof.certify import certify
+from onelayer.proof.claims import lipschitz
 from onelayer.proof.forward import enclose
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
@@ -189,3 +190,14 @@ def _check(code: Callable[[], Any]) -> None:
 def test_elementary_functions_and_sums_are_never_settled() -> None:
     rounded = {name for name in supported() if settled.is_settled(name, (V,), {})}
     assert not rounded & {"exp", "sin", "tanh", "sum", "mean", "matmul", "linear", "softmax", "pow", "addmm", "var"}
+
+
+def test_a_claim_about_slopes_says_which_numbers_single_operations_on_constants_make() -> None:
+    """(1 + u)(1 - u) - 1 is -u^2, and 0 in float64: the slope of the real function of the weights is another one."""
+    u = 2.0**-30
+    weights = torch.tensor([1 + u, 1 - u], dtype=torch.float64)
+    box = Box([0.5], [1.0])
+    found = lipschitz(lambda x: x[..., 0] * ((weights[0] * weights[1] - 1) * 2.0**60), box)
+    assert any("makes of constants alone" in line for line in found.assumptions)
+    executed = certify(lambda x: x[..., 0], "x", box, 0.1)
+    assert not any("makes of constants alone" in line for line in executed.assumptions)

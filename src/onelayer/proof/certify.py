@@ -73,6 +73,10 @@ ALIKE = (
     "the model computes each value from its own point alone, every time alike, by the operations that it applies to "
     "enclosures; tested at {count:,} points{slow} on device {device}, and assumed of other devices and libraries"
 )
+OF_CONSTANTS = (
+    "what the code of T makes of constants alone by single operations, as a product of two weights, is the number that "
+    "torch makes of them"
+)
 IN_EVAL_MODE = "T is the model in eval mode; it was given in training mode, in which it may compute something else"
 UNRECORDED = (
     "f has too many operations for a formula: it is what its code does on enclosures, compared with its values at up "
@@ -212,6 +216,8 @@ def _assumptions(model: Any, target: Target, dtype: torch.dtype | None, tested: 
     if dtype is not None:
         rounding = NARROW if dtype in ACCUMULATORS else ROUNDING
         found.append(rounding.format(name=spelled(dtype)))
+    elif not says_all(model):
+        found.append(OF_CONSTANTS)
     found += _assumed_of_code(model, tested)
     if target.lipschitz is not None:
         declared = target.lipschitz
