@@ -1,7 +1,7 @@
 """Float64: what is assumed of its arithmetic, and tensors of it on the CPU whatever the global defaults of torch are.
 
-Assumed: IEEE 754 round to nearest for + - * / and sqrt; torch's elementary functions within 4 ulp (tested against
-mpmath); results below the normal range may be flushed to zero.
+Assumed: IEEE 754 round to nearest for + - * /; torch's elementary functions within 4 ulp (tested against mpmath), sqrt
+among them, whose vector version misses the nearest float; results below the normal range may be flushed to zero.
 """
 
 from __future__ import annotations
