@@ -263,7 +263,17 @@ def test_proofs_are_accepted(method: str, tmp_path: Path) -> None:
     assert count > QUICK[method] // (5 if method in REFUSED_OFTEN else 2)
 
 
+def steep() -> Approximation:
+    """A float32 layer whose logits err by more than the values of its tokens lie apart."""
+    generator = torch.Generator().manual_seed(0)
+    keys = 1e8 * torch.randn(3, 2, generator=generator)
+    values = torch.tensor([[10.0, 0.0], [-10.0, 0.0], [3.0, 0.0]])
+    model = OneLayerTransformer.packed((2,), (), [PlainMemory(keys, values)], d_model=3, dtype=torch.float32, seed=1)
+    return Approximation(model, certify(model, "x1*x2", Box([0.1, 0.1], [0.2, 0.3]), 5.5))
+
+
 NAMED: dict[str, Callable[[], Approximation]] = {
+    "logits that err by more than values differ": steep,
     "a root that begins on the box": lambda: approximate("sqrt(x1 + 1)", Box([-1.0], [0.3]), 1e-4),
     "an inner function that is constant": lambda: superpose(
         "(exp(x1) + sin(x2) + relu(x3))**2", Box([-1.0] * 3, [-0.25] * 3), 0.1

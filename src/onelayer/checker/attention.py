@@ -219,12 +219,27 @@ def _average(
     if execution is None or errors is None:
         return Vector(items, [ZERO] * len(items))
     found = []
-    for error, hull in zip(errors, hulls, strict=True):
+    for at, (error, hull) in enumerate(zip(errors, hulls, strict=True)):
         weighed = (error + execution.underflow(count)).upper()
         # Whatever the weights are, they are >= 0 and sum to about one: a bound that no wild logit spoils.
         spread = execution.within(count, hull.mid(), hull.rad())
-        found.append(weighed.min(spread).upper() if weighed.is_finite() else spread)
+        least = weighed.min(spread).upper() if weighed.is_finite() else spread
+        if _balls(items[at : at + 1]):
+            items[at], least = _unless_farther(items[at], least, hull, spread)
+        found.append(least)
     return Vector(items, found)
+
+
+def _unless_farther(item: Taylor, error: arb, hull: arb, spread: arb) -> tuple[Taylor, arb]:
+    """An average and its error; all values and how far the executed average may lie beside them if that alone is less.
+
+    Of ``spread`` a radius is what the real average strays from the centre and another what the executed one does, so
+    the rest of it is how far the executed one lies from the ball of all values, which holds the real one too.
+    """
+    beside = (spread - 2 * hull.rad()).upper()
+    if error > hull.rad() + beside:
+        return constant(hull, item.order), beside
+    return item, error
 
 
 def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution | None, order: int) -> Vector:
