@@ -237,7 +237,8 @@ def _unless_farther(item: Taylor, error: arb, hull: arb, spread: arb) -> tuple[T
     the rest of it is how far the executed one lies from the ball of all values, which holds the real one too.
     """
     beside = (spread - 2 * hull.rad()).upper()
-    if error > hull.rad() + beside:
+    # What still follows the variables of the box is worth more than a smaller sum of both.
+    if not item.support and error > hull.rad() + beside:
         return constant(hull, item.order), beside
     return item, error
 
