@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -21,6 +19,7 @@ from onelayer.checker.arithmetic import (
     room,
     union,
 )
+from onelayer.checker.averages import by_weight, hulls_of, narrowed, unless_farther
 from onelayer.checker.functions import apply
 from onelayer.checker.rounding import Execution, power_of_two, size
 from onelayer.checker.weights import Array
@@ -97,6 +96,13 @@ class Matrix:
     def selecting(self, x: Vector) -> list[bool]:
         """Which entries are a stored number, or one entry of x times a power of two: numbers of the format of x."""
         return [not live or _selects(live, b) for live, b in self._live(x.reach())]
+
+    def column(self, at: int) -> list[arb]:
+        """A column of W, its zeros included."""
+        found = [ZERO] * self.absolute.nrows()
+        for i, w in self.columns[at]:
+            found[i] = w
+        return found
 
     def real(self, x: Sequence[Taylor]) -> list[Taylor]:
         """x W + b in real arithmetic."""
@@ -183,28 +189,9 @@ def attend(
         for value, spoiled, weight in zip(own, softmax.spoiled, softmax.upper, strict=False):
             entries = zip(errors, value.sizes(), value.errors, strict=True)
             errors = [e + spoiled * (s + ev) + (weight + spoiled) * ev for e, s, ev in entries]
-    hulls = _hulls(own, table, len(items))
+    hulls = hulls_of(own, table, len(items))
+    items = narrowed(items, by_weight(own, table, softmax.upper, hulls))
     return _average(items, errors, len(softmax.e), hulls, execution)
-
-
-def _hulls(own: Sequence[Vector], table: Matrix | None, width: int) -> list[arb]:
-    """Per column a ball that holds the executed values of all tokens."""
-    found: list[list[arb]] = [[] for _ in range(width)]
-    for value in own:
-        for column, item, error in zip(found, value.items, value.errors, strict=True):
-            column.append(item.range() + error * UNIT_BALL)
-    if table is not None:
-        for at, (low, high) in enumerate(zip(*(side.tolist() for side in table.ends), strict=True)):
-            # The columns of a grid repeat those of a value.
-            found[at % width].append(arb(low).union(arb(high)))
-    return [reduce(_around, column) for column in found]
-
-
-def _around(a: Any, b: Any) -> Any:
-    """What holds both; a token that is constant is one ball, whatever the number of boxes is that others vary with."""
-    if isinstance(a, arb) and not isinstance(b, arb):
-        return b.union(a)
-    return a.union(b)
 
 
 def _average(
@@ -215,7 +202,7 @@ def _average(
     ``errors`` come from the errors of the weights; the spread of the values gives others. Equal values average to
     themselves.
     """
-    items = [item.unless_wider(hull) for item, hull in zip(items, hulls, strict=True)]
+    items = narrowed(items, hulls)
     if execution is None or errors is None:
         return Vector(items, [ZERO] * len(items))
     found = []
@@ -225,22 +212,9 @@ def _average(
         spread = execution.within(count, hull.mid(), hull.rad())
         least = weighed.min(spread).upper() if weighed.is_finite() else spread
         if _balls(items[at : at + 1]):
-            items[at], least = _unless_farther(items[at], least, hull, spread)
+            items[at], least = unless_farther(items[at], least, hull, spread)
         found.append(least)
     return Vector(items, found)
-
-
-def _unless_farther(item: Taylor, error: arb, hull: arb, spread: arb) -> tuple[Taylor, arb]:
-    """An average and its error; all values and how far the executed average may lie beside them if that alone is less.
-
-    Of ``spread`` a radius is what the real average strays from the centre and another what the executed one does, so
-    the rest of it is how far the executed one lies from the ball of all values, which holds the real one too.
-    """
-    beside = (spread - 2 * hull.rad()).upper()
-    # What still follows the variables of the box is worth more than a smaller sum of both.
-    if not item.support and error > hull.rad() + beside:
-        return constant(hull, item.order), beside
-    return item, error
 
 
 def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution | None, order: int) -> Vector:
@@ -255,7 +229,7 @@ def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execu
     items = [item.at_order(order) * inverse for item in items]
     errors = None if execution is None else _grid_errors(axes, table, execution)
     count = sum(len(softmax.e) + 4 for softmax in axes)
-    return _average(items, errors, count, _hulls([], table, len(items)), execution)
+    return _average(items, errors, count, hulls_of([], table, len(items)), execution)
 
 
 def _grid_errors(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution) -> list[arb]:
