@@ -281,6 +281,9 @@ NAMED: dict[str, Callable[[], Approximation]] = {
     "an inner function whose parts cancel": lambda: approximate(
         "tanh(x2 - x2) + 1", Box([-1.25, -1.25], [-1.0, -0.25]), 0.3, layout="tokens"
     ),
+    "units of one position, shut at another": lambda: approximate(
+        "sin(1.54*x2); x1*x2 + 1", Box([-0.98, 1.24], [-0.97, 1.54]), 0.1, layout="tokens", dtype=torch.float32
+    ),
     "ramps that touch": lambda: superpose("hypot(x1, x2, x3)", Box([0.0] * 3, [1.0] * 3), 0.1, dtype=torch.float32),
     "kinks of two inputs": lambda: approximate(
         "relu(x2 - 1)*0.5 + abs(abs(2*x1 - 1) - 0.3)", Box([-1.0, -0.5], [0.3, 0.8]), 1e-3

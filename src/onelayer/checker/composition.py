@@ -232,9 +232,7 @@ class _Proof:
         """Of the outputs, with the units anywhere between 0 and their largest value; the stream adds what it holds."""
         layer = self.layer
         residual = self.stored.config["residual"]
-        tops = [item.range().upper().max(ZERO) for item in z.items]
-        hidden = [constant(ZERO.union(top), self.order) for top in tops]
-        y = layer.maps["2"](Vector(hidden, z.errors), self.execution)
+        y = layer.maps["2"](self._opened(z), self.execution)
         y = layer.added(r, y) if residual else y
         if self.stored.config["norm"] == "post":
             return self._last_norm(z, r, y.errors)
@@ -246,6 +244,16 @@ class _Proof:
         read = layer.maps["R"].real(r.items)
         leak = [item.shifted(-b).range().abs_upper() for item, b in zip(read, offsets, strict=True)]
         return [error + size for error, size in zip(found, leak, strict=True)]
+
+    def _opened(self, z: Vector) -> Vector:
+        """What the units return: anything up to their largest value, and 0 without error where shut as executed."""
+        items, errors = [], []
+        for item, error in z.entries():
+            top = item.range().upper()
+            shut = bool(top + error <= 0)
+            items.append(constant(ZERO.union(top.max(ZERO)), self.order))
+            errors.append(ZERO if shut else error)
+        return Vector(items, errors)
 
     def _written(self) -> Array:
         """How W_2 writes each output into the stream: entries -1, 0, 1, so that the product with them is exact."""
