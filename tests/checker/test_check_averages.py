@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 from flint import arb
+from stated_folders import claimed
 
-from onelayer.checker.arithmetic import constant
+from onelayer.box import Box
+from onelayer.checker.arithmetic import constant, coordinate
 from onelayer.checker.attention import Matrix, Vector
 from onelayer.checker.averages import by_weight, hulls_of, unless_farther
+from onelayer.checker.check import check
+from onelayer.checker.functions import Kinks
+from onelayer.checker.layer import Layer
+from onelayer.checker.precision import precise
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
+from onelayer.layer.file import save_model
+from onelayer.layer.memory import PlainMemory
+from onelayer.layer.transformer import OneLayerTransformer
 
 
 def held(values: list[float], upper: list[float]) -> arb:
@@ -49,3 +63,47 @@ def test_an_execution_lies_beside_its_values() -> None:
     assert item.range().contains(hull)
     # A small error is kept as it is, and so is what follows the box.
     assert unless_farther(constant(arb(0, 10), 1), arb(1), hull, arb(20.5))[1] == 1
+
+
+def cancelling() -> OneLayerTransformer:
+    """T = 1/2: on a tent of width 2^-11 the query is a sum of products that cancel, and rounding is all that is left.
+
+    T as executed in float32 is any number from 0 to 1 there: weights 10000001, 6000000 and -16000001, times 16.
+    """
+
+    def row(*numbers: float) -> torch.Tensor:
+        return torch.tensor([numbers], dtype=torch.float32)
+
+    width = 2.0**-12
+    weights = {"ramp_start": row(0.73519 - width, 0.73519), "ramp_slope": row(1 / width, 1 / width)}
+    weights |= {"W_E": torch.cat([row(1, 1, 1), -row(1, 1, 1)]), "W_Q": 16 * row(10000001, 6000000, -16000001).T}
+    weights |= {"W_O": row(1, 0, 0), "W_R": row(1, 0, 0).T, "b_E": row(0, 0, 0)[0], "b_O": row(0, 0, 0)[0]}
+    weights |= {"b_Q": row(0)[0], "b_R": row(0)[0]}
+    memory = PlainMemory(row(1, 0).T, row(1, 0).T)
+    model = OneLayerTransformer.packed(
+        (1,), (), [memory], d_model=3, residual=False, hidden=0, ramps=2, embedding="piecewise", weights=weights
+    )
+    return model.float().requires_grad_(False)
+
+
+def test_an_error_beside_the_real_layer_is_that_of_the_real_layer(tmp_path: Path) -> None:
+    """Boxes in floats enclose the real layer and add errors: of another number in the ball of all values they lied."""
+    model = cancelling()
+    place = torch.linspace(0.735, 0.7354, 1001, dtype=torch.float32)[:, None]
+    assert float((model(place) - 0.5).abs().max()) > 0.49
+    box = Box(torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+    assert not check(claimed(tmp_path / "lie", model, "0.5+0*x1", box, [255], upper=1e-2)).ok
+    # And with that error it is accepted.
+    assert check(claimed(tmp_path / "true", model, "0.5+0*x1", box, [255], upper=0.5001)).ok
+
+
+def test_a_layer_says_how_far_executions_stray_from_the_real_one(tmp_path: Path) -> None:
+    save_model(cancelling(), tmp_path)
+    stored = read_model(tmp_path)
+    with precise():
+        layer = Layer(stored, Execution.of("float32 execution", stored, ((0.0,), (1.0,))))
+        x = [coordinate(0, 0.735, 0.7354, 1)]
+        assert float(layer.strayed(x)[0]) > 0.5
+        found = layer(x, Kinks())  # a number of the ball of all values is near
+        assert float(found.errors[0]) < 1e-5
+        assert found.items[0].range().contains(arb(0.5, 0.5))

@@ -173,9 +173,18 @@ class SoftmaxQuotient:
 
 
 def attend(
-    softmax: SoftmaxQuotient, own: Sequence[Vector], table: Matrix | None, execution: Execution | None, order: int
+    softmax: SoftmaxQuotient,
+    own: Sequence[Vector],
+    table: Matrix | None,
+    execution: Execution | None,
+    order: int,
+    *,
+    real: bool = False,
 ) -> Vector:
-    """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``."""
+    """Softmax average over the values of the sequence's tokens, then those of the memory tokens in ``table``.
+
+    An entry and its error hold the executed average. Where they are ``real``, the error is that of the real average.
+    """
     parts = [[e * v for v in value.items] for e, value in zip(softmax.e, own, strict=False)]
     if table is not None:
         parts.append(table.real(softmax.e[len(own) :]))
@@ -191,11 +200,17 @@ def attend(
             errors = [e + spoiled * (s + ev) + (weight + spoiled) * ev for e, s, ev in entries]
     hulls = hulls_of(own, table, len(items))
     items = narrowed(items, by_weight(own, table, softmax.upper, hulls))
-    return _average(items, errors, len(softmax.e), hulls, execution)
+    return _average(items, errors, len(softmax.e), hulls, execution, real=real)
 
 
 def _average(
-    items: list[Taylor], errors: list[arb] | None, count: int, hulls: list[arb], execution: Execution | None
+    items: list[Taylor],
+    errors: list[arb] | None,
+    count: int,
+    hulls: list[arb],
+    execution: Execution | None,
+    *,
+    real: bool,
 ) -> Vector:
     """Averages of ``count`` values that lie in the hulls, with the smaller of two bounds of their errors each.
 
@@ -211,13 +226,15 @@ def _average(
         # Whatever the weights are, they are >= 0 and sum to about one: a bound that no wild logit spoils.
         spread = execution.within(count, hull.mid(), hull.rad())
         least = weighed.min(spread).upper() if weighed.is_finite() else spread
-        if _balls(items[at : at + 1]):
+        if not real and _balls(items[at : at + 1]):
             items[at], least = unless_farther(items[at], least, hull, spread)
         found.append(least)
     return Vector(items, found)
 
 
-def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution | None, order: int) -> Vector:
+def attend_grid(
+    axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution | None, order: int, *, real: bool = False
+) -> Vector:
     """Softmax average over a grid of tokens, the values contracted axis by axis, first axis first."""
     items = table.real(axes[0].e)
     inverse = axes[0].inverse
@@ -229,7 +246,7 @@ def attend_grid(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execu
     items = [item.at_order(order) * inverse for item in items]
     errors = None if execution is None else _grid_errors(axes, table, execution)
     count = sum(len(softmax.e) + 4 for softmax in axes)
-    return _average(items, errors, count, hulls_of([], table, len(items)), execution)
+    return _average(items, errors, count, hulls_of([], table, len(items)), execution, real=real)
 
 
 def _grid_errors(axes: Sequence[SoftmaxQuotient], table: Matrix, execution: Execution) -> list[arb]:

@@ -72,6 +72,7 @@ def _around(a: Any, b: Any) -> Any:
 def unless_farther(item: Taylor, error: arb, hull: arb, spread: arb) -> tuple[Taylor, arb]:
     """An average and its error; all values and how far the executed average may lie beside them if that alone is less.
 
+    The error is then one of some number in their ball, and no more that of the real average.
     Of ``spread`` a radius is what the real average strays from the centre and another what the executed one does, so
     the rest of it is how far the executed one lies from the ball of all values, which holds the real one too.
     """

@@ -33,6 +33,7 @@ class Layer:
         self.config = config
         self.execution = execution
         self.absorbing = False  # whether errors of what is held go on as parts of the numbers
+        self.real = False  # whether errors have to be those of the real numbers, of which others may be enclosed better
         self.fits = True  # whether every number that was held since a pass began is one
         self.maps = {name[2:]: Matrix(t[name], t[f"b_{name[2:]}"]) for name in t if name.startswith("W_")}
         self.heads = [stored_head(stored, h) for h in range(len(config["heads"]))]
@@ -53,15 +54,15 @@ class Layer:
         return Vector([item for item, _ in pairs], [error for _, error in pairs])
 
     def strayed(self, x: Sequence[Taylor]) -> list[arb]:
-        """Bounds of |executed - real| for each output: no error has gone into the numbers."""
-        return self._passed(x, Kinks(), absorbing=False).errors
+        """Bounds of |executed - real| for each output: of no other number than the real one, enclosed or not."""
+        return self._passed(x, Kinks(), absorbing=False, real=True).errors
 
-    def _passed(self, x: Sequence[Taylor], kinks: Kinks, *, absorbing: bool) -> Vector:
+    def _passed(self, x: Sequence[Taylor], kinks: Kinks, *, absorbing: bool, real: bool = False) -> Vector:
         """One pass. Where it leaves open whether some number overflows, it bounds no error.
 
         Later steps could not tell: a weight of zero hides that number from them, and executed it makes no number.
         """
-        self._begin(absorbing)
+        self._begin(absorbing, real)
         config = self.config
         width = self.stored.token_width
         rows = [list(x[i * width : (i + 1) * width]) for i in range(self.stored.rows)]
@@ -79,8 +80,9 @@ class Layer:
         found = self._read(y)
         return found if self._fits_all() else Vector(found.items, [INFINITE] * len(found))
 
-    def _begin(self, absorbing: bool) -> None:
+    def _begin(self, absorbing: bool, real: bool) -> None:
         self.absorbing = absorbing
+        self.real = real
         self.fits = True
         if self.execution is not None:
             self.execution.open = False
@@ -254,11 +256,11 @@ class Layer:
         memory = [axis(q, ex) for axis in head.axes]
         if len(memory) > 1 and head.table is not None:
             axes = [SoftmaxQuotient(logits, ex) for logits in memory]
-            return self.held(attend_grid(axes, head.table, ex, order))
+            return self.held(attend_grid(axes, head.table, ex, order, real=self.real))
         own = self._token_logits(q, keys)
         stored = memory[0] if memory else Vector([], [])
         logits = Vector(own.items + stored.items, own.errors + stored.errors)
-        return self.held(attend(SoftmaxQuotient(logits, ex), values, head.table, ex, order))
+        return self.held(attend(SoftmaxQuotient(logits, ex), values, head.table, ex, order, real=self.real))
 
     def normalised(self, row: Vector, which: str) -> Vector:
         """(x - mean) / sqrt(var + 1e-5) * gain + shift"""
