@@ -11,6 +11,10 @@ from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 
 
+class Asked(OnelayerError):
+    """The checker was asked for something it cannot do, whatever the files say."""
+
+
 def need_arguments(every: Any, seed: Any, f: Any, jobs: Any) -> None:
     """OnelayerError for what no argument of a check can be; comparisons are written so that nan fails them."""
     if not isinstance(every, bool | np.bool_):

@@ -16,7 +16,7 @@ import numpy as np
 
 from onelayer.checker.argued import METHODS as ARGUED
 from onelayer.checker.argued import argument_of, recheck
-from onelayer.checker.asked import need_arguments
+from onelayer.checker.asked import Asked, need_arguments
 from onelayer.checker.boxes import Evaluated
 from onelayer.checker.cover import leaves, random_order, shares
 from onelayer.checker.deadline import watched
@@ -32,17 +32,17 @@ from onelayer.checker.reader import SavedProof, read_proof
 from onelayer.checker.record import BOXED, SUP, Record
 from onelayer.checker.reproof import Reproof, proved_chunks
 from onelayer.checker.rounding import Execution
+from onelayer.checker.spoken import formula_of, function_of
 from onelayer.checker.weights import MAX_BYTES, MODEL, Array, Stored, read_model
 from onelayer.disk import as_path, read_bounded
 from onelayer.door import door
-from onelayer.errors import FileError, FormulaError, OnelayerError, one_line
+from onelayer.errors import FileError, OnelayerError, one_line
 from onelayer.ground import pinned
-from onelayer.language.formula import Formula, parse
+from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument
 from onelayer.observer import Observer, Stopped, observing, seconds_of
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
-MAX_FORMULA = 2**24  # characters of a recorded function that are parsed
 UNEXPECTED = "the claim cannot be evaluated"
 METHODS = (*BOXED, *ARGUED)
 
@@ -140,10 +140,6 @@ def check(
     return CheckReport(verdict, one_line(reason), done.boxes, proof.record.boxes, done.volume, done.lower, seconds)
 
 
-class Asked(OnelayerError):
-    """The checker was asked for something it cannot do, whatever the files say."""
-
-
 class _Check:
     """One check: the claim, then the facts at points, then the boxes or the argument; ``done`` grows on the way."""
 
@@ -180,7 +176,7 @@ class _Check:
     def _network(self, stored: StoredNetwork, f: str | Formula | None) -> None:
         """A claim about a network: what it is about, the facts at the witness, then the boxes."""
         record = self.record
-        objective, formula = prepared(self.proof, stored, _function(self.proof, f))
+        objective, formula = prepared(self.proof, stored, function_of(self.proof, f))
         if record.witness is not None:
             self.done = Progress(lower=self._lower(known_at(record.witness, objective, formula)))
         if not math.isfinite(record.upper):
@@ -196,7 +192,7 @@ class _Check:
         argument = argument_of(self.proof) if record.method in ARGUED else None
         if argument is not None and stored.config["attention"] != "softmax":
             raise Rejected(f"a proof by {record.method} is about softmax attention")
-        formula = _formula(self.proof, f, stored, argument is None)
+        formula = formula_of(self.proof, f, stored, argument is None)
         values = values_of(self.proof, stored, argument, formula)
         if record.witness is not None:
             self.done = Progress(lower=self._lower(executed_at(record.witness, record, stored, values)))
@@ -332,49 +328,6 @@ class _Check:
 def read_any(folder: Path) -> Stored | StoredNetwork:
     """The model of a folder, a network or a layer of ours."""
     return read_network(read_bounded(folder / MODEL, MAX_BYTES), str(folder / MODEL)) or read_model(folder)
-
-
-def _function(proof: SavedProof, f: str | Formula | None) -> Formula:
-    """f of a claim about a network."""
-    dim = math.prod(proof.record.shape)
-    found = _recorded(proof, dim)
-    if f is not None:
-        given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
-        if found is not None and (found.nodes, found.outputs) != (given.nodes, given.outputs):
-            raise Asked("this proof names its function itself: check(folder) without f, or read function.txt")
-        return given
-    if found is None:
-        raise Asked("the function of this proof was not recorded; give it as formula text: check(folder, f=...)")
-    return found
-
-
-def _recorded(proof: SavedProof, dim: int) -> Formula | None:
-    """What function.txt says, if the proof has one."""
-    if proof.function is None:
-        return None
-    try:
-        return parse(proof.function, dim, limit=MAX_FORMULA)
-    except FormulaError as error:
-        raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
-
-
-def _formula(proof: SavedProof, f: str | Formula | None, stored: Stored, needed: bool) -> Formula | None:
-    """f as a formula of the inputs and outputs of the model; None for a proof whose argument names its function."""
-    dim = math.prod(proof.record.shape)
-    formula = _recorded(proof, dim)
-    if f is not None:
-        given = parse(f, dim, limit=MAX_FORMULA) if isinstance(f, str) else f
-        if not needed or (formula is not None and (formula.nodes, formula.outputs) != (given.nodes, given.outputs)):
-            raise Asked("this proof names its function itself: check(folder) without f, or read function.txt")
-        formula = given
-    if formula is None:
-        if needed:
-            raise Asked("the function of this proof was not recorded; give it as formula text: check(folder, f=...)")
-        return None
-    outputs = math.prod(stored.config["output_shape"])
-    if formula.dim != dim or len(formula.outputs) != outputs:
-        raise Rejected(f"the function has {len(formula.outputs)} outputs, the model {outputs}")
-    return formula
 
 
 def _claim(record: Record, stored: Stored) -> None:
