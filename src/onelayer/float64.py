@@ -87,3 +87,8 @@ def at_most(value: Any) -> float:
     except OverflowError:
         return sys.float_info.max if exact > 0 else -math.inf
     return math.nextafter(near, -math.inf) if near > exact else near
+
+
+def at_least(value: Fraction | int) -> float:
+    """The smallest float that is not below a fraction."""
+    return -at_most(-Fraction(value))

@@ -153,3 +153,9 @@ def test_keys_for_slices() -> None:
     values = solve_axis(keys.weights(nodes), matrix, 1e-10)
     t = np.linspace(-1.0, 1.0, 999)
     assert np.abs(keys.weights(t) @ values - np.exp(np.sin((t[:, None] + 1) * rates))).max() <= 2e-5
+
+
+@np.errstate(all="ignore")
+def test_a_tolerance_whose_square_is_beyond_all_floats_is_fitted_to() -> None:
+    fit = fit_axis(lambda x: torch.sin(5 * x) * 2.0**606, 0.0, 1.0, 2.0**600, dtype=torch.float64, effort="fast")
+    assert bool(torch.isfinite(fit.values).all())

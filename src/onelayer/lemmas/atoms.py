@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,10 +136,10 @@ def _as_relus(start: Floats, slope: Floats, rise: Floats, constant: float, most:
     moved = np.abs(following - end)
     meets = moved <= near
     end = np.where(meets, following, end)
-    # What moving the end, and the rounding of end and tilt, can change.
+    # What moving the end, and the rounding of end and tilt, can change; a tilt below the normal range may be lost.
     reach = np.abs(start) + 2 / slope
     shifted = np.where(meets, moved, 0.0) + 8 * UNIT * reach
-    blur = np.abs(tilt) * shifted + 8 * UNIT * np.abs(rise)
+    blur = np.abs(tilt) * shifted + 8 * UNIT * np.abs(rise) + 4 * sys.float_info.min * reach
     # Slopes of ramps that meet mostly cancel, so the rounding of their sum is relative to their sizes. It counts beyond
     # the last knot too, where the true sum of the slopes is zero.
     knots, place = np.unique(np.concatenate([start, end]), return_inverse=True)

@@ -9,6 +9,7 @@ so that only functions of one variable have to be compared, whatever the number 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,7 +132,9 @@ class _CompositionProof:
     def drift(self, weights: Floats) -> float:
         """|s^ - s|: the sum formed from embedded atoms against that of the atoms themselves."""
         errors = np.tile(self.atoms.error, self.composition.length)  # (V,)
-        return float(np.abs(weights) @ errors) * UP
+        # A product below the normal range may be lost here, and a steep outer function sees what is left.
+        lost = np.count_nonzero((weights != 0) & (errors > 0)) * sys.float_info.min
+        return (float(np.abs(weights) @ errors) + lost) * UP
 
     def range(self, k: int) -> tuple[float, float]:
         """Values that s_k takes over the box, at all positions where the term exists."""
@@ -190,13 +193,13 @@ class _CompositionProof:
         linear = np.abs(apart).sum(0)
         center = float(w @ f.center)
         const = np.abs(f.const[position, mine] - slopes * (center - knots))
-        # The rounding of this comparison itself, and of c mu, the slope that the ramps of the term have.
+        # The rounding of this comparison itself, and of c mu, the slope that the ramps of the term have; or its loss.
         farthest = np.abs(f.center) + f.radius
         size = np.abs(w) @ farthest + np.abs(knots)
         own = 16 * (len(w) + 4) * UNIT * slopes * size
         each = linear + const + own + f.rem[position, mine]
         weights = np.abs(self.outer[mine, term.output])
-        return float(weights @ each) * UP
+        return (float(weights @ each) + float(size.sum()) * sys.float_info.min) * UP
 
     def _top(self, position: int) -> Floats:
         """The largest value that every unit can see, (U,)."""

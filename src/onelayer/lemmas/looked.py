@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelayer.float64 import TINY, UNIT
+from onelayer.float64 import TINY, UNIT, at_least
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import UP, Rounding
@@ -90,25 +92,30 @@ def looked_up(
 
 
 def _product_error(sizes: Sequence[float], errors: Sequence[float]) -> float:
-    """prod (M + delta) - prod M = sum over a of delta_a prod of M before a and of M + delta after it."""
-    total = 0.0
-    count = len(sizes)
-    for a in range(count):
-        # Factor a errs; those before it are still as large as they are, those after it are already off.
-        later = zip(sizes[a + 1 :], errors[a + 1 :], strict=True)
-        after = (m + d for m, d in later)
-        parts = [errors[a], *sizes[:a], *after]
-        total += math.prod(parts) * (1 + 4 * count * UNIT)
-    return total * (1 + 4 * count * UNIT)
+    """prod (M + delta) - prod M, rounded up: in floats two small factors may vanish before they meet a large one."""
+    if not np.isfinite([*sizes, *errors]).all():
+        return math.inf
+    exact = [Fraction(m) for m in sizes]
+    strayed = [m + Fraction(d) for m, d in zip(exact, errors, strict=True)]
+    return at_least(math.prod(strayed) - math.prod(exact))
 
 
 def _deviation(values: Floats, along: Sequence[Floats]) -> float:
-    """max |values - products of the columns|."""
-    products: Floats = reduce(np.multiply.outer, along)
-    sizes = np.abs(products) + np.abs(values)
-    slack = 4 * (len(along) + 1) * UNIT * sizes  # the rounding of products and difference
-    apart = np.abs(values - products) + slack
-    return float(apart.max())
+    """max |values - products of the columns|, rounded up.
+
+    Each column is divided by a power of two above it: then no product exceeds 1, and one that falls below the normal
+    range is lost beside the largest of all, whatever it would have met.
+    """
+    exponents = [math.frexp(float(np.abs(column).max()))[1] for column in along]
+    scaled = [np.ldexp(column, -e) for column, e in zip(along, exponents, strict=True)]
+    products: Floats = reduce(np.multiply.outer, scaled)
+    given = np.ldexp(values, -sum(exponents))
+    sizes = np.abs(products) + np.abs(given)
+    # The rounding of products and difference.
+    slack = 4 * (len(along) + 1) * (UNIT * sizes + sys.float_info.min)
+    apart = np.abs(given - products) + slack
+    # Scaled back, a number below the normal range is rounded to a multiple of the smallest one.
+    return float(np.ldexp(apart.max(), sum(exponents))) + math.ulp(0.0)
 
 
 def _product_range(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.float64 import UNIT
+from onelayer.float64 import UNIT, at_least
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.forward import (
     SLACK,
@@ -184,7 +184,7 @@ class _SharpProof:
         total = abs(Fraction(exact[-1]) - Fraction(offset))
         for a, stored, reach in zip(exact[:-1], slopes, self.reach, strict=True):
             total += abs(Fraction(a) - Fraction(stored)) * Fraction(reach)
-        return float(total) * UP
+        return at_least(total)
 
     def _head(self, h: int, head: SharpHead) -> Peak:
         """Executed values and logits / beta differ from the stated lines by ``moved``; other tokens hardly count."""
@@ -235,7 +235,7 @@ class _SharpProof:
         low, high = self._range(one.line)
         for weight, kept, head in zip(one.weights, stored, self.heads, strict=True):
             exact = Fraction(weight)
-            rounded = float(abs(exact - Fraction(kept)))  # of the weight, when it was stored
+            rounded = at_least(abs(exact - Fraction(kept)))  # of the weight, when it was stored
             held = abs(float(kept))
             error += held * head.error + rounded * head.size * UP
             size += held * head.size

@@ -90,7 +90,7 @@ class AxisProblem:
         goal = self.goal
         scan = starts(size, self.focus, self.sampler.crowded)[:: 1 + size // 24]
         field = tournament(problem, scan, goal, rounds)
-        if larger is not None and field[0].loss > goal**2:
+        if larger is not None and field[0].loss > goal * goal:
             # In a field of their own: what is left of a good fit leads early and would crowd the others out.
             smaller = deflated(problem, larger, size)
             field += tournament(problem, smaller, goal, rounds[2:])
@@ -99,7 +99,7 @@ class AxisProblem:
         if best.error <= self.eps and not best.meets:
             best = _better(best, self.dearer(best))
         for runner in field[:2]:
-            if not best.meets and runner.loss < (4 * self.eps) ** 2:
+            if not best.meets and runner.loss < 16 * self.eps * self.eps:
                 best = _better(best, self.polish(problem, runner, goal))
         return best
 
@@ -173,7 +173,7 @@ class AxisProblem:
         keys = problem.unpack(field[0].parameters, "tied")
         found = [self.measure(keys, tie.parity)]
         for runner in field[:2]:
-            if not found[-1].meets and runner.loss < (4 * self.eps) ** 2:
+            if not found[-1].meets and runner.loss < 16 * self.eps * self.eps:
                 parameters, _ = equalise(problem, runner, self.goal)
                 keys = problem.unpack(parameters, "tied")
                 found.append(self.measure(keys, tie.parity))
