@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 import onelayer as ol
 from onelayer.ground import pinned
+from onelayer.narrow import ACCUMULATORS
 from onelayer.taylor import variables
 
 CASES = 24
@@ -84,6 +86,41 @@ def test_a_saved_proof_is_accepted(name: str, tmp_path_factory: pytest.TempPathF
         loaded.save(folder / "again")
     for file in (folder / "usual").iterdir():
         assert file.read_bytes() == (folder / "again" / file.name).read_bytes()
+
+
+def written(a: ol.Approximation, folder: Path) -> dict[str, tuple[bytes, str]]:
+    """What every export writes without libraries of others, and how far it was seen from the layer."""
+    targets = {"c": "layer.c", "onnx": "layer.onnx", "torch": "stock"}
+    narrow = a.model.dtype in ACCUMULATORS
+    found = {}
+    for to, name in targets.items():
+        # Stock torch rounds narrow formats elsewhere and is refused.
+        if to == "torch" and narrow:
+            continue
+        made = a.export(to, folder / name)
+        file = made.path / "model.safetensors" if made.path.is_dir() else made.path
+        found[to] = (file.read_bytes(), repr(made.difference))
+    found["explain"] = (str(a.explain()).encode(), "")
+    return found
+
+
+@pytest.fixture(scope="module")
+def exported() -> dict[str, ol.Approximation]:
+    """The first has weights below the normal range that count: the box is large."""
+    return {
+        "subnormal": ol.approximate("1e-309*x + 1e-309*abs(x)", ol.Box([-1e300], [1e300]), 1e-12),
+        "float32": ol.approximate("sin(x)", ol.Box([0.0], [3.0]), 1e-3, dtype=torch.float32),
+        "float16": ol.approximate("sin(x)", ol.Box([0.0], [3.0]), 1e-2, dtype=torch.float16),
+    }
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_exported_is_the_same(name: str, exported: dict[str, ol.Approximation], tmp_path: Path) -> None:
+    for kind, a in exported.items():
+        usual = written(a, tmp_path / "usual")
+        with HOSTILE[name]():
+            found = written(a, tmp_path / "found")
+        assert found == usual, kind
 
 
 def models(seed: int) -> Any:

@@ -17,6 +17,7 @@ from onelayer.export.c_layer import emit_layer
 from onelayer.export.c_self_test import bounded, counts, self_test
 from onelayer.export.c_text import HELPERS, Program, comment, function_name, literal
 from onelayer.formats import REAL, format_of, spelled
+from onelayer.ground import pinned
 from onelayer.guard import CLAMP, RAISE, check_guard, inward
 from onelayer.layer.file import weights_sha256
 from onelayer.narrow import ACCUMULATORS
@@ -39,6 +40,7 @@ typedef char constants_are_double[sizeof(1.0) == sizeof(double) ? 1 : -1];"""
 
 
 @door
+@pinned()
 def to_c(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None) -> Path:
     """Write ``a`` as ``path`` (a .c file) and the header beside it, in its own format; returns the path.
 

@@ -28,6 +28,7 @@ from onelayer.export.onnx import to_onnx
 from onelayer.export.stock import StockLayer
 from onelayer.export.torch import to_torch
 from onelayer.extras import require
+from onelayer.ground import pinned
 from onelayer.guard import carried, inward
 from onelayer.narrow import widened
 from onelayer.proof.certificate import outward
@@ -73,6 +74,7 @@ class Exported:
 
 
 @door
+@pinned()
 def export(
     a: Exportable | str | os.PathLike[str],
     *,

@@ -13,6 +13,7 @@ from onelayer.export.anchoring import ANCHORS, NORM_EPS, Anchoring
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.extras import require
 from onelayer.formats import spelled
+from onelayer.ground import pinned
 from onelayer.guard import carried
 from onelayer.source import Exportable, guarded_box, need_softmax, source_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @door
+@pinned()
 def to_huggingface(
     a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None
 ) -> OneLayerGPT2:

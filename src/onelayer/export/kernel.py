@@ -16,6 +16,7 @@ from pathlib import Path
 from onelayer.door import door
 from onelayer.errors import OnelayerError, one_line
 from onelayer.export.coq import to_coq
+from onelayer.ground import pinned
 from onelayer.result import Approximation, load
 
 # What an exported file imports, each after what it imports itself.
@@ -63,6 +64,7 @@ class Judgement:
 
 
 @door
+@pinned()
 def check_formally(
     a: Approximation | str | os.PathLike[str],
     *,

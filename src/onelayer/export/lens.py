@@ -19,6 +19,7 @@ from onelayer.export.huggingface import to_huggingface
 from onelayer.export.plan import Plan, plan
 from onelayer.export.stock import guarded, pooled
 from onelayer.extras import require
+from onelayer.ground import pinned
 from onelayer.guard import carried
 from onelayer.layer.config import Config
 from onelayer.layer.transformer import OneLayerTransformer
@@ -82,6 +83,7 @@ class Lens:
 
 
 @door
+@pinned()
 def to_lens(a: Exportable, *, anchor: float | None = None, box: Box | None = None, guard: str | None = None) -> Lens:
     """``a`` as an object with ``run_with_hooks`` and ``run_with_cache``; ``anchor`` and ``box`` as in ``to_torch``.
 

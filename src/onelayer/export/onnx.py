@@ -14,6 +14,7 @@ from onelayer.door import door
 from onelayer.export.graph import Graph
 from onelayer.export.onnx_guard import onnx_guard
 from onelayer.export.onnx_inputs import with_named_inputs
+from onelayer.ground import pinned
 from onelayer.guard import RAISE, WARN, check_guard
 from onelayer.layer.config import Config
 from onelayer.layer.file import weights_sha256
@@ -30,6 +31,7 @@ COVERS = (
 
 
 @door
+@pinned()
 def to_onnx(a: Exportable, path: str | os.PathLike[str], *, guard: str | None = None, named: bool = False) -> Path:
     """Write ``a`` as an ONNX file in its own dtype; returns the path. Of a narrow format x and y are float32 numbers.
 

@@ -15,12 +15,14 @@ from onelayer.export.parts import LayerOfParts, layer_of_parts
 from onelayer.export.plan import Plan, plan, ramp_layers
 from onelayer.export.solve import solve_values
 from onelayer.export.stock import StockLayer
+from onelayer.ground import pinned
 from onelayer.source import Exportable, need_softmax, source_of
 
 NORMS = ("pre", "post", "none")
 
 
 @door
+@pinned()
 def to_torch(
     a: Exportable, *, norm: str = "pre", anchor: float | None = None, solve: bool = False, box: Box | None = None
 ) -> StockLayer | LayerOfParts:

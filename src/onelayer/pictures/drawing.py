@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from onelayer.door import door
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.pictures.boxes import boxes_figure
 from onelayer.pictures.curve import curve_figure
 from onelayer.pictures.plane import plane_figure
@@ -24,6 +25,7 @@ Drawable = Approximation | Scene
 
 
 @door
+@pinned()
 def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Path:
     """The main picture of a result, written as PNG, SVG or PDF by the suffix of ``path``; returns the path.
 
@@ -38,6 +40,7 @@ def draw(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Pa
 
 
 @door
+@pinned()
 def drawn(result: Drawable, path: str | os.PathLike[str] | None = None, *, f: Any = None) -> Figure:
     """The figure of :func:`draw`, written only where a path is given."""
     target = None if path is None else check_path(path)
@@ -51,6 +54,7 @@ def drawn(result: Drawable, path: str | os.PathLike[str] | None = None, *, f: An
 
 
 @door
+@pinned()
 def draw_boxes(result: Drawable, path: str | os.PathLike[str], *, f: Any = None) -> Path:
     """The proof's boxes over the error map, and how often they were cut."""
     target = check_path(path)

@@ -15,6 +15,7 @@ from onelayer.box import Box
 from onelayer.card import card, folded
 from onelayer.disk import spelled_out
 from onelayer.door import door
+from onelayer.ground import pinned
 from onelayer.layer.memory import GridMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.lemmas.argument import Argument, from_text
@@ -121,6 +122,7 @@ class Explanation:
 
 
 @door
+@pinned()
 def explain(a: Exportable, *, box: Box | None = None, samples: int = 4096) -> Explanation:
     """What every head, memory token and hidden unit of ``a`` does on its box.
 

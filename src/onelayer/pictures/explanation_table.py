@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onelayer.ground import pinned
 from onelayer.pictures.explanation import ROWS, ExplainedAxis, ExplainedHead, ExplainedUnit, Explanation, linear_text
 
 WIDE = 110  # letters of a line of prose above the tables
@@ -50,6 +51,7 @@ def blocks(explanation: Explanation) -> list[dict[str, Any]]:
     return [asdict(block) for group in _groups(explanation) for block in group]
 
 
+@pinned()
 def _groups(explanation: Explanation) -> list[list[Block]]:
     """Blocks that belong together: the algorithm, every head, the units, the affine part."""
     groups = [[Block(explanation.algorithm)] if explanation.algorithm else []]

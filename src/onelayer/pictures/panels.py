@@ -18,6 +18,7 @@ from torch import Tensor
 from onelayer.box import Bounds
 from onelayer.door import door
 from onelayer.errors import OnelayerError, told
+from onelayer.ground import pinned
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.attention import AxisView, HeadView, head_views, packed_model, unit_adds
 from onelayer.pictures.drawing import Drawable, as_scene
@@ -49,6 +50,7 @@ LEFT, RIGHT = 0.28, 0.74  # sides of the column of tokens in the schematic
 
 
 @door
+@pinned()
 def draw_attention(result: Drawable, path: str | os.PathLike[str], x: Bounds | None = None, *, f: Any = None) -> Path:
     """What the layer does at the input ``x``: heads, units, output; returns the path.
 

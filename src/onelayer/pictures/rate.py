@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from onelayer.door import door
 from onelayer.errors import OnelayerError, told
+from onelayer.ground import pinned
 from onelayer.pictures.style import NORMAL, SERIES, check_path, new_figure, outside_legend, save, tidy
 
 Rows = Sequence[tuple[float, float]]  # (tokens, error)
@@ -43,6 +44,7 @@ class Rate:
 
 
 @door
+@pinned()
 def fit_rate(rows: Rows, *, axes: int = 1) -> Rate:
     """The best of the laws by least squares on log error: geometric, geometric in tokens^(1/axes), algebraic.
 
@@ -71,6 +73,7 @@ def _pairs(rows: Rows) -> list[tuple[float, float]]:
 
 
 @door
+@pinned()
 def draw_rate(
     series: Mapping[str, Rows],
     path: str | os.PathLike[str],

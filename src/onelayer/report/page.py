@@ -15,6 +15,7 @@ from onelayer.checker.check import check
 from onelayer.disk import replace_file
 from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
+from onelayer.ground import pinned
 from onelayer.names import without_unit
 from onelayer.network.file import is_network
 from onelayer.observer import Observer
@@ -30,6 +31,7 @@ SIGNATURES = ("Prepared by, date", "Checked by, date", "Approved by, date", "Doc
 
 
 @door
+@pinned()
 def write_report(
     a: Approximation | Claimed | str | os.PathLike[str],
     path: str | os.PathLike[str] | None = None,
