@@ -29,6 +29,7 @@ CHOICES = {
 COUNTS = ("d_model", "hidden", "ramps", "top_k", "order")
 HEAD = {"d_k", "d_v", "memory", "tokens"}
 SCALE = ".scale"
+MOST_WHOLE = 127  # of an int8 weight, in steps of its scale
 _TAGS = {np.dtype(kind): tag for tag, kind in READ.items()}
 Array = NDArray[np.float64]
 
@@ -74,6 +75,8 @@ def read_model(folder: Path) -> Stored:
     _check_shapes(path, raw, shapes)
     kind = _common_kind(path, tags, whole)
     digest = _digest(text, raw, tags)
+    for name in sorted(whole):
+        _need_scales(path, name, raw[name], raw[name + SCALE])
     return Stored(config, _numbers(raw, tags), kind, digest)
 
 
@@ -106,6 +109,30 @@ def _with_scales(path: Path, shapes: dict[str, tuple[int, ...]], whole: set[str]
         raise FileError(f"{path}: either every matrix is {WHOLE}, or none")
     scales = {name + SCALE: shapes[name][-1:] for name in matrices}
     return shapes | scales
+
+
+def _need_scales(path: Path, name: str, whole: NDArray[Any], scales: NDArray[Any]) -> None:
+    """Each scale is the one that the format gives to its column, and each weight the exact product, as in float32.
+
+    A product that is no float32 number is no weight: zeros hide infinite ones in real arithmetic, but not in torch.
+    """
+    columns = whole.reshape(-1, whole.shape[-1]).astype(np.float64) * scales.astype(np.float64)
+    with np.errstate(over="ignore"):
+        exact = np.array_equal(columns.astype(np.float32), columns)
+    if not (exact and np.array_equal(column_scales(columns), scales)):
+        raise FileError(f"{path}: the scales of int8 weight {name} are not those of its columns")
+
+
+def column_scales(columns: Array) -> Array:
+    """The largest power of two that divides a column where 127 times it is enough, else 1/127 of its largest entry."""
+    mantissas, exponents = np.frexp(np.where(columns == 0, 1.0, columns))
+    bits = np.ldexp(mantissas, 53).astype(np.int64)
+    # bits & -bits is the lowest bit that is set.
+    powers = np.ldexp((bits & -bits).astype(np.float64), exponents - 53)
+    power = np.where(columns == 0, np.inf, powers).min(0)
+    largest = np.abs(columns).max(0)
+    found = np.where(largest <= MOST_WHOLE * power, power, (largest / MOST_WHOLE).astype(np.float32))
+    return np.where(largest == 0, 1.0, found)
 
 
 def _numbers(raw: dict[str, Any], tags: dict[str, str]) -> dict[str, Array]:
