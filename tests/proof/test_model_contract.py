@@ -129,6 +129,8 @@ def test_another_value_than_on_enclosures_or_with_tangents_has_no_slopes_either(
 def test_a_model_that_depends_on_the_default_dtype_is_refused() -> None:
     with pytest.raises(ModelAssumptionError, match="default dtype"):
         certify(lambda x: x[..., 0] * torch.tensor(0.1), "x", SIDE, 5.0)
+    with pytest.raises(ModelAssumptionError, match="default dtype"):
+        certify(lambda x: x[..., 0].to(torch.zeros(1)), "x", SIDE, 5.0)  # float32 in an ordinary process
     tenth = torch.tensor(0.1, dtype=torch.float64)
     assert certify(lambda x: x[..., 0] * tenth, "0.1*x", SIDE, 1e-9).proved
 

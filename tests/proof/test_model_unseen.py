@@ -28,6 +28,9 @@ UNSEEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "gradients": ("gradients are recorded", lambda x: spike(x) * torch.is_grad_enabled()),
     "a product": ("default dtype", lambda x: (torch.tensor([0.1]) * spike(x) - 0.1 * spike(x)) * 1e9),
     "an integer divided": ("default dtype", lambda x: ((torch.arange(7) / 7)[3] * spike(x) - 3 * spike(x) / 7) * 1e9),
+    "a cast": ("default dtype", lambda x: (x.to(torch.get_default_dtype()).to(x.dtype) - x)[..., 0] * spike(x) * 1e9),
+    "a sum": ("default dtype", lambda x: (x.sum(-1, dtype=torch.zeros(1).dtype) - x[..., 0]) * spike(x) * 1e9),
+    "algorithms": ("deterministic", lambda x: spike(x) * torch.are_deterministic_algorithms_enabled()),
     "a row of numbers": ("default dtype", lambda x: (torch.full((11,), 0.3)[3] * spike(x) - 0.3 * spike(x)) * 1e9),
 }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -47,10 +47,15 @@ STEP = "is not what its operations on enclosures are: at x = {x} {name} {what}"
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
 
 
+THREADS = "the number of threads"
+_FAST, _DETERMINISTIC = torch.backends.mha, torch.are_deterministic_algorithms_enabled
 # Settings on which code may branch: what a caller has may differ from pinned ground.
 GLOBAL: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
     ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     ("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True),
+    (THREADS, torch.get_num_threads, torch.set_num_threads, 4),
+    ("the fast path of attention", _FAST.get_fastpath_enabled, _FAST.set_fastpath_enabled, False),
+    ("whether algorithms are deterministic", _DETERMINISTIC, torch.use_deterministic_algorithms, True),
 ]
 WITH_TANGENTS = "returns another value at x = {x} when its derivatives are followed; it asks what it is given"
 SLOPES = "has another slope at x = {x} than torch finds; an operation of it is not differentiated as it is executed"
@@ -226,21 +231,38 @@ def _beside_nothing(error: ErrorFunction, point: Tensor) -> None:
 
 
 def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: Ends) -> None:
-    """The same under other settings; code that fails there returns nothing that could be wrong."""
-    fast = torch.backends.mha
-    settings: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
-        ("the number of threads", torch.get_num_threads, torch.set_num_threads, 4),
-        ("the fast path of attention", fast.get_fastpath_enabled, fast.set_fastpath_enabled, False),
-    ]
-    for what, read, write, other in [*GLOBAL, *settings]:
+    """The same under other settings: the same values at points, and one enclosure of the whole domain.
+
+    Code that fails there returns nothing that could be wrong. If it returns something, its operations on enclosures
+    say what, so they must not be others that are refused.
+    """
+    low, high = (side.reshape(1, -1) for side in (error.box.lower, error.box.upper))
+    alone = _ends(error, low, high)
+    for what, read, write, other in GLOBAL:
+        complaint = EVERYWHERE.replace("{what}", what)
         with _setting(read, write, other):
             try:
                 values = _values(error, points)
-            except Stopped:
-                raise
+            except (Stopped, ModelAssumptionError) as found:
+                _reraise(error, found, complaint)
             except OnelayerError:
                 continue
-        _compare(error, points, usual, values, ends, EVERYWHERE.replace("{what}", what))
+            _compare(error, points, usual, values, ends, complaint)
+            try:
+                again = _ends(error, low, high)
+            except OnelayerError as found:
+                _reraise(error, found, complaint)
+        # Threads add up in another order: a sum of constants moves within what its enclosure has for rounding.
+        if what != THREADS:
+            _differs(error, alone, again, complaint)
+
+
+def _reraise(error: ErrorFunction, found: OnelayerError, complaint: str) -> NoReturn:
+    """An interruption as it is; whatever else is found under one setting alone, as what depends on it."""
+    if isinstance(found, Stopped):
+        raise found
+    x = place(error.box.center)
+    raise ModelAssumptionError(f"the model {complaint.format(x=x)}") from found
 
 
 def _boxes(error: ErrorFunction, points: Tensor) -> None:
@@ -275,7 +297,7 @@ def _step_by_step(error: ErrorFunction, points: Tensor) -> None:
 
 
 def _copies(error: ErrorFunction) -> None:
-    """The whole domain enclosed once more, under another default dtype and among copies of itself: one enclosure.
+    """The whole domain enclosed once more, and among copies of itself: one enclosure.
 
     Points are few, but no feature of T is too narrow for a box that holds all of them. Copies choose as the box does
     wherever an enclosure has a choice; so what differs comes from the call, the setting, the batch or the place in it.
@@ -283,15 +305,6 @@ def _copies(error: ErrorFunction) -> None:
     low, high = (side.reshape(1, -1) for side in (error.box.lower, error.box.upper))
     alone = _ends(error, low, high)
     _differs(error, alone, _ends(error, low, high), EVERY_TIME)
-    for what, read, write, other in GLOBAL:
-        with _setting(read, write, other):
-            try:
-                found = _ends(error, low, high)
-            except Stopped:
-                raise
-            except OnelayerError:
-                continue  # code that fails there returns nothing that could be wrong
-        _differs(error, alone, found, EVERYWHERE.replace("{what}", what))
     for count in COPIES:
         _differs(error, alone, _ends(error, low.expand(count, -1), high.expand(count, -1)), EVERY_POINT)
 

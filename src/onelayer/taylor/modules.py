@@ -74,7 +74,7 @@ def prelu(x: TaylorModel, weight: Any) -> TaylorModel:
     exact = x.untag()
     below = mul(minimum(exact, 0.0), shaped.double())
     bent = combine(relu(exact), below, 1)
-    steepest = float(weight.abs().max())
+    steepest = float(weight.detach().abs().max())
     return kernel(bent, x, x.magnitude() * (1 + steepest))
 
 
