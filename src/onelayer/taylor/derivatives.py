@@ -23,6 +23,7 @@ LINEAR = (
     *("unsqueeze", "view"),
 )
 CONSTANT = ("full_like", "ones_like", "zeros_like")
+FACTS = ("dim", "size", "numel", "is_floating_point")
 
 
 @derivative(*LINEAR)
@@ -40,6 +41,12 @@ def linear_map(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any)
 def without_slope(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Dual:
     """A function that is constant almost everywhere."""
     return Dual(function(x.value, *args, **kwargs), [None] * len(x.tangents))
+
+
+@derivative(*FACTS)
+def of_the_value(function: Callable[..., Any], x: Dual, *args: Any, **kwargs: Any) -> Any:
+    """What is no number of the function has no derivative."""
+    return function(x.value, *args, **kwargs)
 
 
 @derivative("cat", "stack")

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelayer.errors import UnsupportedOperation
+from onelayer.errors import UnsupportedOperation, told
 from onelayer.taylor.core import TaylorModel, constant
 from onelayer.taylor.operators import Operators
 from onelayer.taylor.registry import canonical_keywords, canonical_name, enclosing
@@ -71,6 +71,11 @@ class Dual(Operators):
         """The dimensions in the opposite order."""
         return apply("permute", torch.permute, self, tuple(reversed(range(self.ndim))))
 
+    @property
+    def mT(self) -> Any:
+        """The last two dimensions exchanged."""
+        return apply("transpose", torch.transpose, self, -2, -1)
+
     def constant(self, value: float, radius: float = 0.0) -> Any:
         """A real number known to lie in value +- radius, without slopes; where values are numbers, the float itself."""
         if isinstance(self.value, Tensor):
@@ -84,19 +89,6 @@ class Dual(Operators):
         return Dual(value, [None if t is None else along(t) for t in self.tangents])
 
     carries_tangents = True
-    is_nested = False
-    is_sparse = False
-    requires_grad = False
-
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return self.ndim
-
-    def size(self, at: int | None = None) -> Any:
-        """The shape, or one side of it."""
-        if at is None:
-            return self.shape
-        return self.shape[at]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -108,6 +100,13 @@ class Dual(Operators):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        # What enclosures do not have is refused by them.
+        own = getattr(self.value, name)
+        if isinstance(own, Tensor | TaylorModel | Dual):
+            raise UnsupportedOperation(f"the derivative of {name}", "it has no rule")
+        # A fact about the value: code that asks for it must take the way that it takes with numbers.
+        if not callable(own):
+            return own
 
         def method(owner: Any, *args: Any, **kwargs: Any) -> Any:
             return getattr(owner, name)(*args, **kwargs)
@@ -160,10 +159,17 @@ def _plain_name(name: str) -> str:
 
 
 def apply(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The operation on duals, by its rule; one without a rule is refused by name."""
+    """The operation on duals, by its rule; one without a rule, or an argument that the rule has not, is refused."""
     if name not in RULES:
         raise UnsupportedOperation(f"the derivative of {name}", "it has no rule")
-    return RULES[name](function, *args, **kwargs)
+    for at, spelled in enumerate(("input", "other")):
+        # The operands come first, whether torch is given their names or not.
+        if spelled in kwargs and len(args) == at:
+            args = (*args, kwargs.pop(spelled))
+    try:
+        return RULES[name](function, *args, **kwargs)
+    except (TypeError, AttributeError, IndexError, ValueError) as error:
+        raise UnsupportedOperation(f"the derivative of {name} with these arguments", told(error)) from error
 
 
 @enclosing()
