@@ -114,6 +114,10 @@ def test_a_csv_file_of_any_country_is_the_same_table(tmp_path, text):
         ("rpm,rpm,torque\n1,2,3\n", "name every column once"),
         ('rpm,load,torque\n"1,350.0",2,3\n', "text '1,350.0'"),
         (written(";", ",").replace("800,0;", "1.800,0;"), "text '1.800,0'"),
+        # One thousand, or one: what was meant is not known.
+        ("rpm\tload\ttorque\n1,000\t2\t0.5\n12,000\t2\t0.7\n500\t2\t0.3\n", "'rpm' has text '1,000' in row 1"),
+        ("rpm;load;torque\n0.5;2;1\n1,234;2;1\n", "'rpm' has text '1,234' in row 2"),
+        ("rpm;load;torque\n1;2;0.5\n2;2;3,25\n", "'torque' has text '3,25' in row 2"),
     ],
 )
 def test_a_csv_file_that_is_no_table_is_told_in_a_line(tmp_path, text, line):
@@ -192,3 +196,30 @@ def test_a_table_of_what_are_no_real_numbers_is_refused(values: np.ndarray) -> N
     with pytest.raises(OnelayerError, match="arrays of numbers") as caught:
         Table((np.arange(3.0),), values, ("x",))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("distance", [1e-3, 3e-5, 1e-6])
+def test_rows_that_stand_close_together_are_met(distance: float) -> None:
+    centre = np.array([0.5, 0.45])
+    around = centre + distance * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+    rows = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.2, 0.7], [0.8, 0.3], [0.31, 0.29], *around, centre])
+    values = np.zeros(len(rows))
+    values[-1] = 1.0
+    t = Table.read({"a": rows[:, 0], "b": rows[:, 1], "y": values}, inputs="a,b", output="y")
+    assert t.rows_within < 1e-9
+
+
+def test_a_row_that_no_triangle_has_is_refused() -> None:
+    rows = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.2, 0.7], [0.8, 0.3], [0.5, 0.45], [0.5 + 2.0**-53, 0.45]])
+    columns = {"a": rows[:, 0], "b": rows[:, 1], "y": np.array([0.0, 0, 0, 0, 0, 0, 0, 1])}
+    with pytest.raises(OnelayerError, match="lies so near to others"):
+        _ = Table.read(columns, inputs="a,b", output="y").formula
+
+
+@pytest.mark.parametrize("axis", [[0, 1, 1 + 1e-12, 2, 3], [0, 1, 2, 3, 4, 1e8], [0, 1e-300, 1e-200, 1, 2]])
+def test_a_cubic_that_would_miss_its_rows_is_refused(axis: list[float]) -> None:
+    # On the second of them the coefficients of float64 miss a row by 0.006 of 0.96, on the third by 1e282.
+    t = Table([axis], np.sin(np.arange(len(axis))), ["a"], interpolate="cubic")
+    with pytest.raises(OnelayerError, match="too uneven for a cubic"):
+        _ = t.formula
+    assert Table([axis], np.sin(np.arange(len(axis))), ["a"]).rows_within < 1e-12

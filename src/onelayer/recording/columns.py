@@ -23,6 +23,7 @@ SUFFIXES = (".csv", *PARQUET)
 _PARENTHESES = re.compile(r"\(([^()]*)\)$")  # a unit at the end of a name
 SEPARATORS = (",", ";", "\t")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")  # one thousand to some, one to others
 
 
 def read_columns(path: str | Path) -> Mapping[str, Sequence[Any]]:
@@ -87,11 +88,10 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
 
 
-def _lines(path: Path) -> list[list[str]]:
-    """The values of every line that has any, without remarks (#) before the first.
+def _lines(path: Path) -> tuple[list[list[str]], str]:
+    """The values of every line that has any, without remarks (#) before the first, and what stands between them.
 
-    Between them stand commas, semicolons or tabs, whichever the first line has most of. Where it is not commas, a
-    number may have a comma for its point, as spreadsheets write it in much of the world.
+    That is commas, semicolons or tabs, whichever the first line has most of.
     """
     try:
         _refuse_irregular(path)
@@ -100,24 +100,35 @@ def _lines(path: Path) -> list[list[str]]:
             first = next(lines, "")
             # The first line has no decimal commas: it holds names.
             between = max(SEPARATORS, key=first.count)
-            rows = [row for row in csv.reader(chain([first], lines), delimiter=between) if row]
-            # With commas between values a comma cannot stand inside a number.
-            if between == ",":
-                return rows
-            return [[_with_point(cell) for cell in row] for row in rows]
+            return [row for row in csv.reader(chain([first], lines), delimiter=between) if row], between
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
         raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
 
 
-def _with_point(cell: str) -> str:
-    """A number with a point for its comma; any other text as it is."""
-    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+def _with_points(column: Sequence[str], between: str) -> list[str]:
+    """The cells of a column, those that are numbers with a comma for their point with a point."""
+    cells = [cell.strip() for cell in column]
+    # With commas between the values none stands inside a number.
+    if between == "," or not _has_decimal_commas(cells):
+        return cells
+    return [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
+
+
+def _has_decimal_commas(cells: Sequence[str]) -> bool:
+    """Whether a comma can be nothing but a point.
+
+    1,500 is one thousand and five hundred beside 0.5, and may be where all numbers with commas look like it. Then they
+    stay as they are, and are no numbers.
+    """
+    commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    pointed = any("." in cell and as_number(cell) is not None for cell in cells)
+    return not (pointed or all(map(_THOUSANDS.fullmatch, commas)))
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
-    rows = _lines(path)
+    rows, between = _lines(path)
     if len(rows) < 2:
         raise FileError(f"{path} needs a line of column names and at least one row")
     header = [name.strip() for name in rows[0]]
@@ -127,7 +138,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
         if len(row) != len(header):
             raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
     columns = zip(*rows[1:], strict=True)
-    return {name: [cell.strip() for cell in column] for name, column in zip(header, columns, strict=True)}
+    return {name: _with_points(column, between) for name, column in zip(header, columns, strict=True)}
 
 
 def _refuse_irregular(path: Path) -> None:

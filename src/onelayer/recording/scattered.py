@@ -21,7 +21,7 @@ from onelayer.recording.columns import Array, named_after
 from onelayer.recording.evaluation import at_points
 
 HALVINGS = 50  # of a step towards the border of the hull
-# Share of the volume of the box: thinner simplices are left out, since rounding alone makes them.
+# Volume of a simplex by that of a cube on its longest edge: thinner ones are left out, since rounding makes them.
 FLAT = 1e-9
 
 
@@ -55,16 +55,27 @@ class Scattered:
 
     @cached_property
     def formula(self) -> Formula:
-        """The interpolant in the formula language."""
-        corners = self.triangulation.points[self.triangulation.simplices]
-        edges = corners[:, 1:] - corners[:, :1]
-        volumes = np.abs(np.linalg.det(edges))
-        kept = self.triangulation.simplices[volumes > FLAT]
+        """The interpolant in the formula language; refused where it would miss a row."""
+        corners = self.triangulation.points[self.triangulation.simplices]  # (S, D + 1, D)
+        # Each by its own size: rows that stand close together make small simplices, not flat ones.
+        across = corners[:, :, None] - corners[:, None]
+        longest = np.linalg.norm(across, axis=-1).max((1, 2))
+        edges = (corners[:, 1:] - corners[:, :1]) / longest[:, None, None]
+        kept = self.triangulation.simplices[np.abs(np.linalg.det(edges)) > FLAT]
+        self._need_every_row(kept)
         tape = Tape()
         arguments = [tape.variable(at) for at in range(self.points.shape[1])]
         data = Facets(len(arguments), self.points, self.values, kept)
         node = tape.add(FACETS, *arguments, value=data)
         return Formula.build(tape.nodes, [node], (len(arguments),))
+
+    def _need_every_row(self, simplices: Array) -> None:
+        """The interpolant meets the rows that are corners of simplices, and says nothing of others."""
+        missed = np.setdiff1d(np.arange(len(self.points)), simplices)
+        if len(missed):
+            at = zip(self.names, self.points[missed[0]], strict=True)
+            where = ", ".join(f"{name}={x:g}" for name, x in at)
+            raise OnelayerError(f"the row {where} lies so near to others that no triangle has it; leave it out")
 
     @cached_property
     def box(self) -> Box:

@@ -5,7 +5,9 @@ the nodes as knots gives the hat functions of the nodes, so the tensor product i
 three, with the second and the last but one node left out of the knots ("not a knot"), the cubic spline that has no
 condition at its ends. Knots beyond the axis are spaced evenly: they change the basis and not the splines on the axis.
 The coefficients are solved for in float64; the spline with exactly these coefficients is the function that is proved,
-and its distance to the rows of the table is measured.
+and its distance to the rows of the table is measured. Refused is an axis on which that would be another function: with
+A its collocation matrix, whose rows sum to 1, an error r of the solution at the rows is one of at most ||A^-1|| r in
+the coefficients, and so everywhere.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onelayer.errors import OnelayerError
 from onelayer.language.knots import Spline
 
 Array = NDArray[np.float64]
+# How much larger an error at the rows may become: an error of rounding stays a millionth of the largest coefficient.
+LARGEST_INVERSE = 2.0**26
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,13 @@ class Axis:
         from scipy.interpolate import BSpline
 
         design = BSpline.design_matrix(self.nodes, self.knots, self.degree)
-        return np.asarray(design.toarray(), dtype=np.float64)
+        found = np.asarray(design.toarray(), dtype=np.float64)
+        inverse = np.abs(np.linalg.inv(found)).sum(1).max() if np.isfinite(found).all() else np.inf
+        # Written as "not <=", so that NaN counts as too large.
+        if not inverse <= LARGEST_INVERSE:
+            ends = f"{self.nodes[0]:g} to {self.nodes[-1]:g}"
+            raise OnelayerError(f"the distances of the rows from {ends} are too uneven for a cubic; take linear")
+        return found
 
 
 def interpolant(axes: Sequence[Axis], values: Array) -> Spline:
