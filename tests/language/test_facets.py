@@ -125,3 +125,48 @@ def test_slopes_too_small_for_their_own_rounding_are_enclosed() -> None:
             (want,) = in_balls(formula, [point])
             assert arb(float(lower[at])) <= want <= arb(float(upper[at]))
             assert arb(float(low[at])) <= want <= arb(float(high[at]))
+
+
+def test_boxes_of_neighbouring_subnormal_numbers_have_a_width() -> None:
+    """Half of 5e-324 is 0: with it as a radius, a slope of 5e113 had one value on the box."""
+    formula = parse("facets(x, [-6e74, 0], [-3e188, -2e-205], [0, 1])", 1)
+    low = torch.tensor([[-5e-324], [0.0], [-1.5e-323]], dtype=torch.float64)
+    high = torch.tensor([[0.0], [5e-324], [-1e-323]], dtype=torch.float64)
+    lower, upper = evaluate_hulled(formula, variables(low, high, 2), low, high).range()
+    least, most = image(formula.nodes[-1].value, (low[:, 0], high[:, 0]))
+    for at in range(3):
+        for end in (float(low[at]), float(high[at])):
+            (want,) = in_balls(formula, [end])
+            assert arb(float(lower[at])) <= want <= arb(float(upper[at]))
+            assert arb(float(least[at])) <= want <= arb(float(most[at]))
+
+
+@pytest.mark.parametrize(
+    ("points", "values"),
+    [
+        (
+            "-4.829531374838048e111, 6933919485493.182, -127800317405.45233, 6933919485493.185,"
+            " -8.593832271050468e-103, 6933919485493.185",
+            [-2.16813768724521e-65, 2.621014807247293e146, -5.189716139212963e-48],
+        ),
+        (
+            "-5.142927355209371e-74, -1.5938569051269203e87, -37387.08528997806, -1.5938569051269203e87,"
+            " -2.1260813084324694e106, -1.5938569051269214e87",
+            [5.042809138389804e-66, 6.323294806280979e-31, -1.0665183356309139e120],
+        ),
+    ],
+)
+def test_forms_of_corners_that_cancel_are_known_to_their_rounding(points: str, values: list[float]) -> None:
+    """At a corner the value is the given one; 400 bits lost all digits of a slope."""
+    data = parse(f"facets(x, y, [{points}], {values}, [0, 1, 2])", 2).nodes[-1].value
+    for (x, y), value in zip(data.points.tolist(), values, strict=True):
+        low, high = image(data, *((torch.tensor([end], dtype=torch.float64),) * 2 for end in (x, y)))
+        assert float(low) <= value <= float(high)
+
+
+def test_slopes_beyond_all_floats_are_refused() -> None:
+    """Of an infinite slope the simplices that count are unknown: an empty interval had a negative radius."""
+    steep = "facets(x, [0, 1e-320, 1], [0, 1, 0.5], [0, 1, 1, 2])"
+    spike = "(1 - tanh(1e8*(x - 0.7312345))**2)"
+    with pytest.raises(FormulaError, match="slopes of facets"):
+        ol.certify(parse("0*x", 1), f"where(x > 0.5, {spike}*tanh({steep}), 0.001*x)", ol.Box([0], [1]), eps=1e-3)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import OnelayerError
+from onelayer.language.conjugates import cut
 from onelayer.language.formula import Formula, parse
 from onelayer.language.intervals import Image
 from onelayer.language.operations import OPERATIONS
@@ -99,3 +100,15 @@ def test_root_at_zero_is_bounded() -> None:
     lower, upper = evaluate_hulled(parse("sqrt(x)", 1), variables(low, high, 3), low, high).range()
     assert -1e-3 <= float(lower) <= 0
     assert 1e-3 <= float(upper) <= 2e-3
+
+
+def test_ends_in_the_wrong_order_are_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that returns them says that nothing is known; their half distance as a radius is negative."""
+    low, high = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    turned = replace(OPERATIONS["sinrel"], image=lambda x: (torch.full_like(x[0], 3.0), torch.full_like(x[0], 2.0)))
+    monkeypatch.setitem(OPERATIONS, "sinrel", turned)
+    lower, upper = evaluate_hulled(parse("sinrel(x)", 1), variables(low, high, 2), low, high).range()
+    assert float(lower) <= 0.8415
+    assert float(upper) >= 1.0
+    ends = [(torch.tensor([a]), torch.tensor([b])) for a, b in ((0.0, 1.0), (2.0, 3.0))]
+    assert [float(end) for end in cut(*ends)] == [0.0, 1.0]

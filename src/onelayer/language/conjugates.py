@@ -65,10 +65,14 @@ def conjugates(formula: Formula) -> dict[int, Conjugate]:
 
 
 def cut(ends: Interval, other: Interval) -> Interval:
-    """What two enclosures leave of each other; NaN compares as no bound."""
+    """What two enclosures leave of each other; NaN compares as no bound.
+
+    Without a common number there is no value to enclose, and the first stays: no interval has its ends in wrong order.
+    """
     low = torch.where(other[0] > ends[0], other[0], ends[0])
     high = torch.where(other[1] < ends[1], other[1], ends[1])
-    return low, high
+    apart = low > high
+    return torch.where(apart, ends[0], low), torch.where(apart, ends[1], high)
 
 
 def _matched(nodes: Sequence[Node], root: int, sign: int, other: int, turn: int) -> Conjugate | None:

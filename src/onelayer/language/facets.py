@@ -1,13 +1,14 @@
 """Values of functions that are affine on simplices: floats, tensors, balls and intervals.
 
 Each barycentric coordinate of a simplex, and the function on it, is an affine form g x + h. The forms are computed in
-balls and rounded once, so a float form errs by its own rounding and no more.
+balls that are narrow beside a rounding, and rounded once, so a float form errs by its own rounding and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, reduce
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,22 +22,33 @@ from onelayer.ground import ball_precision
 from onelayer.language.intervals import Interval, where_defined
 from onelayer.language.knots import Facets
 
-BITS = 400  # of the forms in balls: ten times what rows of float64 numbers lose
+BITS = (400, 1600, 6400)  # of the forms in balls: the first that tells them, since rows of any sizes may cancel
+NARROW = 60  # bits of a number of a form that its ball must tell
+LOST = 2.0**-1001  # or it may be this small: what is below counts as underflow
 CHUNK = 2**22  # numbers of one evaluation
 
 
 @cache
 def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
     """Per simplex its D + 1 coordinates and its function as lists g_1, ..., g_D, h."""
+    for bits in BITS:
+        found = _solved(data, bits)
+        if found is not None:
+            return found
+    raise FormulaError("a simplex of facets is flat: its corners lie in a plane")
+
+
+def _solved(data: Facets, bits: int) -> list[tuple[list[list[arb]], list[arb]]] | None:
+    """The forms at one precision; None where it does not tell them."""
     found = []
-    with ball_precision(BITS):
+    with ball_precision(bits):
         for corners in data.simplices.tolist():
             rows = [[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]
             # Columns of the inverse are the coordinates: row_k . column_i = [k = i].
             try:
                 inverse = arb_mat(rows).inv()
-            except ZeroDivisionError as error:
-                raise FormulaError("a simplex of facets is flat: its corners lie in a plane") from error
+            except ZeroDivisionError:
+                return None
             places = range(len(corners))
             coordinates = [[inverse[j, i] for j in places] for i in places]
             # f is the sum of its values at the corners, weighted by the coordinates.
@@ -44,17 +56,27 @@ def _forms_in_balls(data: Facets) -> list[tuple[list[list[arb]], list[arb]]]:
             for at, form in zip(corners, coordinates, strict=True):
                 value = arb(float(data.values[at]))
                 plane = [total + value * g for total, g in zip(plane, form, strict=True)]
+            if not all(map(_told, chain(plane, *coordinates))):
+                return None
             found.append((coordinates, plane))
     return found
+
+
+def _told(g: arb) -> bool:
+    """Whether the middle of a ball may stand for the number in it."""
+    return bool(g.rel_accuracy_bits() >= NARROW or g.abs_upper() < LOST)
 
 
 @cache
 def forms(data: Facets) -> tuple[Tensor, Tensor]:
     """The same rounded to float64: (S, D + 1, D + 1) and (S, D + 1), each number within one rounding."""
     both = _forms_in_balls(data)
-    coordinates = [[_rounded(form) for form in forms] for forms, _ in both]
-    planes = [_rounded(plane) for _, plane in both]
-    return numbers(coordinates), numbers(planes)
+    coordinates = numbers([[_rounded(form) for form in forms] for forms, _ in both])
+    planes = numbers([_rounded(plane) for _, plane in both])
+    # An infinite slope would make NaN of what is compared, and of NaN no comparison tells which simplex counts.
+    if not bool(torch.isfinite(coordinates).all() and torch.isfinite(planes).all()):
+        raise FormulaError("the slopes of facets must be below 1.8e308: give the corners of simplices more distance")
+    return coordinates, planes
 
 
 def _rounded(form: list[arb]) -> list[float]:
@@ -97,7 +119,8 @@ def number(data: Facets, *args: float) -> float:
 def ranges(form: Tensor, low: Tensor, high: Tensor) -> Interval:
     """Of affine forms (..., D + 1) on boxes (E, D): (E, ...), with the rounding of form and evaluation."""
     middle = low / 2 + high / 2
-    radius = high / 2 - low / 2
+    # Not half of the width: of neighbouring subnormal numbers that is zero.
+    radius = torch.maximum(high - middle, middle - low)
     flat = form.reshape(-1, form.shape[-1])
     slopes, offsets = flat[:, :-1].T, flat[:, -1]
     centre = middle @ slopes + offsets
@@ -124,12 +147,12 @@ def candidates(data: Facets, low: Tensor, high: Tensor) -> Tensor:
     """(E, S): the simplices that may count at some point of the box.
 
     Lemma: where simplex s counts, its least coordinate is no smaller than that of any other; so its greatest value over
-    the box is no smaller than the smallest value of any other.
+    the box is no smaller than the smallest value of any other. What is no number, where forms overflow, excludes none.
     """
     coordinates, _ = forms(data)
     below, above = ranges(coordinates.to(low.device), low, high)
     best = below.amin(-1).amax(1)
-    return above.amin(-1) >= best[:, None]
+    return ~(above.amin(-1) < best[:, None])
 
 
 def image(data: Facets, *args: Interval) -> Interval:

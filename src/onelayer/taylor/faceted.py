@@ -69,7 +69,7 @@ def _in_chunks(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interva
 def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     """The plane (E, D + 1) that counts in the middle, and the ends of what any other adds to it."""
     coordinates, planes = (form.to(low.device) for form in forms(data))
-    middle = low / 2 + high / 2
+    middle, away = middle_and_reach(low, high)
     one = torch.ones_like(middle[:, :1])
     ones = torch.cat([middle, one], dim=1)
     barycentric = torch.einsum("sij,nj->nsi", coordinates, ones)
@@ -78,7 +78,7 @@ def _around(data: Facets, low: Tensor, high: Tensor) -> tuple[Tensor, Interval]:
     # Differences of planes on each box: value in the middle, slopes times radii, and the rounding of both.
     change = planes[None] - chosen[:, None]
     centre = (change * ones[:, None]).sum(-1)
-    radius = ((high - low) / 2)[:, None]
+    radius = away[:, None]
     size = torch.maximum(low.abs(), high.abs())[:, None]
     both = planes[None].abs() + chosen[:, None].abs()
     summed = (both[..., :-1] * size).sum(-1) + both[..., -1]

@@ -136,7 +136,8 @@ def _ruled(node: Node, args: list[Interval]) -> tuple[Interval, Tensor]:
     low, high = operation(node.op, node.value).image(*args)
     if not low.dtype == high.dtype == torch.float64:
         raise TypeError(f"interval of {node.op} in {low.dtype}: its rounding would not be covered")
-    bad = torch.isnan(low) | torch.isnan(high)
+    # Ends in the wrong order, as NaN, say that no rule holds; taken for an interval, its radius would be negative.
+    bad = ~(low <= high)
     low = torch.where(bad, -torch.inf, low)
     high = torch.where(bad, torch.inf, high)
     return (low, high), ~bad
