@@ -373,3 +373,12 @@ def test_a_distance_that_real_arithmetic_does_not_confirm_is_refused(tmp_path: P
     model = packed(F64, **SILENT, W_E=[[1.0]], W_R=[[1.0]])
     false: dict[str, Any] = {"arithmetic": "real", "upper": 100.0, "lower": 5.0, "witness": (0.5,)}
     assert refused(claim(tmp_path, model, "(x1 + 1e40) - 1e40", [0.0], [1.0], **false))
+
+
+@pytest.mark.parametrize(("lower", "verdict"), [(0.5, "accepted"), (0.5000001, "rejected")])
+def test_a_point_is_known_however_much_cancels_there(lower: float, verdict: str, tmp_path: Path) -> None:
+    """|T - f| = 0.5 in real arithmetic: balls of 128 bits lose f, and more bits do not."""
+    model = packed(F64, **SILENT, W_E=[[1.0]], W_R=[[1.0]])
+    stated: dict[str, Any] = {"arithmetic": "real", "upper": 100.0, "lower": lower, "witness": (0.5,)}
+    report = check(claim(tmp_path, model, "(x1 + 1e40) - 1e40 + 0.5", [0.0], [1.0], **stated))
+    assert report.verdict == verdict

@@ -22,14 +22,15 @@ def main() -> int:
     parser.add_argument("--only", choices=list(ATTACKS), help="one kind of attack")
     parser.add_argument("--case", type=int, help="one case of this seed, to see a finding again")
     parser.add_argument("--out", type=Path, help="append findings to this file, one JSON object per line")
+    parser.add_argument("--keep", type=Path, help="keep every honest folder that the checker rejects, in this folder")
     options = parser.parse_args()
     started = time.monotonic()
     if options.case is not None:
-        report = many_cases(options.seed, [options.case], options.only, options.device)
+        report = many_cases(options.seed, [options.case], options.only, options.device, options.keep)
         for finding in report.findings:
             print(json.dumps(finding, default=str))
     else:
-        names = ("seed", "seconds", "proofs", "jobs", "only", "device", "out")
+        names = ("seed", "seconds", "proofs", "jobs", "only", "device", "out", "keep")
         report = run(**{name: getattr(options, name) for name in names})
     spent = {"seed": options.seed, "jobs": options.jobs, "seconds": round(time.monotonic() - started, 1)}
     print(json.dumps(report.summary() | spent))

@@ -174,7 +174,7 @@ def _runs(code: Callable[[Tensor], Tensor], box: ol.Box, dtype: torch.dtype) -> 
 
 def one_construction(rng: Random, case: Case) -> Tally:
     """A layer built for a small function, judged as it runs, then re-proved by the checker."""
-    from liar.folders import round_trip
+    from liar.trips import round_trip
 
     dim = rng.choice([1, 1, 2])
     low = [rng.choice([-1.0, -0.5, 0.0, 0.9]) for _ in range(dim)]
@@ -202,7 +202,8 @@ def one_construction(rng: Random, case: Case) -> Tally:
 
 def one_sequence(rng: Random, case: Case) -> Tally:
     """Sorting and tables: judged by sorting and by the table itself, re-proved, and forged."""
-    from liar.folders import forge, round_trip
+    from liar.folders import forge
+    from liar.trips import round_trip
 
     if rng.random() < 0.5:
         n, low = rng.randint(2, 4), rng.choice([0.0, -1.0, 1e3, -8e307, 1e-320])
@@ -265,6 +266,12 @@ def one_network(rng: Random, case: Case) -> Tally:
     return made(rng, case)
 
 
+def one_trip(rng: Random, case: Case) -> Tally:
+    from liar.trips import one_trip as made
+
+    return made(rng, case)
+
+
 def forged(rng: Random, case: Case) -> Tally:
     from liar.folders import forged_folder
 
@@ -285,4 +292,5 @@ ATTACKS: dict[str, tuple[Callable[[Random, Case], Tally], float]] = {
     "graph": (one_graph, 3.0),
     "hole": (one_hole, 1.0),
     "network": (one_network, 1.0),
+    "trip": (one_trip, 2.0),
 }

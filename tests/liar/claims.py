@@ -244,7 +244,7 @@ def one_claim(rng: Random, case: Any) -> Tally:
 
 def saved_and_forged(drawn: Drawn, kind: str, claim: Any, broken: Callable[[Drawn, Any], str]) -> Tally:
     """The checker accepts the claim, or time ends; the claim made stronger it accepts only where that is true."""
-    from liar.folders import sober
+    from liar.trips import sober, trip
 
     tally = Tally()
     certificate = getattr(claim, "certificate", claim)
@@ -253,10 +253,7 @@ def saved_and_forged(drawn: Drawn, kind: str, claim: Any, broken: Callable[[Draw
             place = certificate.save(Path(folder) / "claim")
         except ol.OnelayerError:  # code that no network says
             return tally
-        report = sober(ol.check(place, max_seconds=SECONDS))
-        tally.count["round trips"] += 1
-        if report.verdict == "rejected":
-            tally.rejections.append(f"{kind} {claim}: {report.reason}")
+        tally += trip(place, f"{kind} {claim}", SECONDS)
         changed, forged = stronger(drawn.rng, kind, claim)
         if forged is None:
             return tally

@@ -20,8 +20,8 @@ from liar import formulas, places
 from liar.expressions import text, var
 from liar.judge import Tally, Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
+from liar.trips import SECONDS, round_trip, sober
 from onelayer.checker.arithmetic import coordinate
-from onelayer.checker.check import UNEXPECTED
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
@@ -30,7 +30,6 @@ from onelayer.layer.file import save_model, weights_sha256
 from onelayer.proof.tree import BoxTree
 from onelayer.result import Approximation
 
-SECONDS = 20.0
 FEW = 8
 FORMATS = [torch.float64, torch.float32, torch.float64, torch.float32, torch.float16, torch.bfloat16]
 ENCLOSURES = 0.3  # share of the cases that try the checker's enclosures alone
@@ -43,39 +42,6 @@ def checked(model: Any, certificate: Any) -> Any:
         place = Path(folder) / "proof"
         Approximation(model, certificate).save(place)
         return sober(ol.check(place, max_seconds=SECONDS))
-
-
-def sober(report: Any) -> Any:
-    """The report; a check that failed by an error of its own has said nothing about the folder."""
-    if UNEXPECTED in report.reason:
-        raise AssertionError(report.reason)
-    return report
-
-
-def round_trip(built: Any) -> Tally:
-    """What the package proved and saved, its checker accepts, unless time ends first."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="liar") as folder:
-        report = sober(ol.check(built.save(Path(folder) / "proof"), max_seconds=SECONDS))
-    tally.count["round trips"] += 1
-    if report.verdict == "rejected":
-        tally.rejections.append(f"{built.certificate}: {report.reason}")
-    return tally
-
-
-def checked_folder(certificate: Any) -> Tally:
-    """What was certified of any model, saved as a claim: the checker accepts it, unless time ends first."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="liar") as folder:
-        try:
-            place = certificate.save(Path(folder) / "claim")
-        except ol.OnelayerError:  # a model that no network says
-            return tally
-        report = sober(ol.check(place, max_seconds=SECONDS))
-    tally.count["round trips"] += 1
-    if report.verdict == "rejected":
-        tally.rejections.append(f"{certificate}: {report.reason}")
-    return tally
 
 
 def forged_folder(rng: Random, case: Any) -> Tally:
@@ -134,16 +100,11 @@ def _largest_error(model: Any, f: Any, points: torch.Tensor) -> float:
 
 
 def _honest(model: Any, certificate: Any) -> Tally:
-    tally = Tally()
     if not math.isfinite(certificate.upper):
-        return tally
+        return Tally()
     if model.config.layout == "tokens" and any(head.memory == "grid" for head in model.config.heads):
-        return tally
-    report = checked(model, certificate)
-    tally.count["round trips"] += 1
-    if report.verdict == "rejected":
-        tally.rejections.append(f"{certificate}: {report.reason}")
-    return tally
+        return Tally()
+    return round_trip(Approximation(model, certificate))
 
 
 def checker_enclosures(rng: Random, model: Any, low: list[float], high: list[float]) -> Tally:

@@ -247,7 +247,7 @@ def one_graph(rng: Random, case: Any) -> Tally:
     """A network from an ONNX file: in real arithmetic it is the graph, and executed it keeps its certificate."""
     from liar.attacks import certified
     from liar.claims import SECONDS
-    from liar.folders import checked_folder
+    from liar.trips import saved_trip
 
     dim = rng.choice([1, 2, 2])
     low, high = places.ordinary(rng, dim)
@@ -268,5 +268,5 @@ def one_graph(rng: Random, case: Any) -> Tally:
     points = try_points(certificate, truth, rng)
     tally = judge(certificate, truth, points, rng)
     if certificate.status == "proved" and rng.random() < 0.3:
-        tally += checked_folder(certificate)
+        tally += saved_trip(certificate)
     return tally

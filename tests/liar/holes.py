@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 import onelayer as ol
 from liar.judge import Tally
+from liar.trips import trip
 from onelayer.proof.files import read_proof, write_proof
 from onelayer.proof.tree import BoxTree
 
@@ -90,10 +91,7 @@ def one_hole(rng: Random, case: Any) -> Tally:
     tally.count["proofs"] += 1
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
         place = found.save(Path(folder) / "claim")
-        report = ol.check(place)
-        tally.count["round trips"] += 1
-        if report.verdict == "rejected":
-            tally.rejections.append(f"{kind} {found}: {report.reason}")
+        tally += trip(place, f"{kind} {found}")
         write_proof(place, moved(read_proof(place), low, high))
         report = ol.check(place)
         tally.count["forgeries"] += 1

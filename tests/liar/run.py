@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import torch
 
 import onelayer as ol
-from liar import enclosures
+from liar import enclosures, trips
 from liar.attacks import ATTACKS, Case
 from liar.judge import Tally
 
@@ -32,6 +32,7 @@ COUNTED = (
     *("cases", "proofs", "witnesses", "points", "unclear", "enclosures", "undecided", "in balls"),
     *("round trips", "forgeries", "refused"),
 )
+VERDICTS = ("accepted", "rejected", "not contradicted", "declined")
 KINDS = {"lie": "lies", "crash": "crashes", "rejection": "rejections", "late": "late"}
 
 
@@ -45,9 +46,12 @@ class Report:
 
     count: Counter[str] = field(default_factory=Counter)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    trips: dict[str, Counter[str]] = field(default_factory=dict)  # what the checker said, by method
 
     def __iadd__(self, other: Report) -> Report:
         self.count += other.count
+        for method, said in other.trips.items():
+            self.trips.setdefault(method, Counter()).update(said)
         self.findings += other.findings
         return self
 
@@ -55,11 +59,12 @@ class Report:
     def clean(self) -> bool:
         return not any(finding["what"] in ("lie", "crash", "rejection") for finding in self.findings)
 
-    def summary(self) -> dict[str, int]:
-        """Everything that was counted, and the findings by kind."""
+    def summary(self) -> dict[str, Any]:
+        """Everything that was counted, the findings by kind, and round trips by method."""
         kinds = Counter(finding["what"] for finding in self.findings)
         counted = {name.replace(" ", "_"): self.count[name] for name in COUNTED}
-        return counted | {plural: kinds[kind] for kind, plural in KINDS.items()}
+        found = {plural: kinds[kind] for kind, plural in KINDS.items()}
+        return counted | found | {"trips": {method: dict(self.trips[method]) for method in sorted(self.trips)}}
 
 
 def one_case(seed: int, number: int, only: str | None = None) -> Report:
@@ -79,6 +84,8 @@ def one_case(seed: int, number: int, only: str | None = None) -> Report:
     except Exception as error:
         where = _place(error)
         report.findings.append({"what": "crash", "why": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
+    if said := Counter({word: tally.count[word] for word in VERDICTS if tally.count[word]}):
+        report.trips[case.words.get("method", name)] = said
     report.count += tally.count
     report.findings += [{"what": "lie", "why": lie} for lie in tally.lies]
     report.findings += [{"what": "rejection", "why": reason} for reason in tally.rejections]
@@ -87,10 +94,13 @@ def one_case(seed: int, number: int, only: str | None = None) -> Report:
     return report
 
 
-def many_cases(seed: int, numbers: Sequence[int], only: str | None = None, device: str = "cpu") -> Report:
+def many_cases(
+    seed: int, numbers: Sequence[int], only: str | None = None, device: str = "cpu", keep: Path | None = None
+) -> Report:
     """Some cases in this process, on one thread."""
     torch.set_num_threads(1)
     enclosures.DEVICE["name"] = device
+    trips.KEPT["in"] = keep
     report = Report()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -108,6 +118,7 @@ def run(
     only: str | None = None,
     device: str = "cpu",
     out: Path | None = None,
+    keep: Path | None = None,
 ) -> Report:
     """Cases until the time is over or enough proofs were tried; findings are written as they come."""
     report, started = Report(), time.monotonic()
@@ -117,25 +128,27 @@ def run(
         return time.monotonic() - started < seconds and report.count["proofs"] < proofs
 
     with nullcontext() if out is None else out.open("a") as record:
-        for part in _parts(seed, wanted, jobs, only, device):
+        for part in _parts(seed, wanted, jobs, (only, device, keep)):
             report += part
             _write(record, part)
     return report
 
 
-def _parts(seed: int, wanted: Callable[[], bool], jobs: int, only: str | None, device: str) -> Iterator[Report]:
+def _parts(
+    seed: int, wanted: Callable[[], bool], jobs: int, how: tuple[str | None, str, Path | None]
+) -> Iterator[Report]:
     """Reports of chunks, in this process or as they finish in others; what was begun is finished and reported."""
     chunks = (range(start, start + CHUNK) for start in count(0, CHUNK))
     if jobs == 1:
-        yield many_cases(seed, next(chunks), only, device)
+        yield many_cases(seed, next(chunks), *how)
         while wanted():
-            yield many_cases(seed, next(chunks), only, device)
+            yield many_cases(seed, next(chunks), *how)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         pending: set[Future[Report]] = set()
         while pending or wanted():
             while len(pending) < jobs + 2 and wanted():
-                pending.add(pool.submit(many_cases, seed, next(chunks), only, device))
+                pending.add(pool.submit(many_cases, seed, next(chunks), *how))
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()

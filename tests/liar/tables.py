@@ -143,7 +143,7 @@ def missed_row(rows: Rows, truth: Balls, cubic: bool, rng: Random) -> str:
 def one_table(rng: Random, case: Any) -> Tally:
     """A table as f, against nothing, a smooth function, or a layer built for it, then re-proved by the checker."""
     from liar.attacks import certified
-    from liar.folders import round_trip
+    from liar.trips import round_trip
 
     table, truth, rows = random_table(rng, case)
     if missed := missed_row(rows, truth, case.words["table"] == "cubic", rng):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -14,11 +15,13 @@ from flint import ctx
 
 import onelayer as ol
 from liar import __main__ as liar_command
-from liar import formulas, places, run
+from liar import formulas, places, run, trips
 from liar.attacks import ATTACKS
+from liar.drawn_proofs import METHODS
 from liar.expressions import Unclear, Undefined, as_code, ball_values, call, text, torch_code, var
 from liar.judge import Truth, judge, of_expression, try_points
 from liar.layers import in_balls, random_layer
+from onelayer.checker.check import CheckReport
 from onelayer.language.formula import parse
 
 
@@ -121,6 +124,26 @@ def test_the_command_ends_with_its_counts(monkeypatch: pytest.MonkeyPatch, capsy
     assert (found["cases"], found["seed"], found["jobs"], found["lies"], found["crashes"]) == (8, 5, 1, 0, 0)
     assert found["enclosures"] > 0
     assert found["seconds"] > 0
+
+
+def test_round_trips_are_counted_by_method() -> None:
+    """What the checker says of an honest proof is counted by how it was made; most proofs are accepted."""
+    said = run.many_cases(6, range(12), "trip").summary()["trips"]
+    words = sum((Counter(counts) for counts in said.values()), Counter())
+    assert set(said) <= set(METHODS)
+    assert words["accepted"] + words["declined"] == 12
+    assert words["accepted"] > 6
+
+
+def test_a_rejected_folder_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A finding says where the folder is that the checker rejected."""
+    report = CheckReport("rejected", "planted", 0, 1, 0.0, 0.0, 0.0)
+    monkeypatch.setattr(trips.ol, "check", lambda place, max_seconds: report)
+    found = run.many_cases(3, range(1), "trip", keep=tmp_path / "kept")
+    (folder,) = (tmp_path / "kept").glob("*/proof")
+    assert str(folder) in found.findings[0]["why"]
+    assert found.summary()["trips"] == {found.findings[0]["method"]: {"rejected": 1}}
+    assert not found.clean
 
 
 @pytest.mark.parametrize("half", range(2))
