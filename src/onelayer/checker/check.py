@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from onelayer.checker.formats import BY_TAG, REAL, is_point
 from onelayer.checker.layer import Layer
 from onelayer.checker.network import StoredNetwork, read_network
 from onelayer.checker.outcome import NotConfirmed, Rejected
-from onelayer.checker.points import PointError, contradiction, trial_points, values_of
+from onelayer.checker.points import PointError, contradiction, sharpened, trial_points, values_of
 from onelayer.checker.points import known_at as executed_at
 from onelayer.checker.precision import precise
 from onelayer.checker.reader import SavedProof, read_proof
@@ -178,7 +179,8 @@ class _Check:
         record = self.record
         objective, formula = prepared(self.proof, stored, function_of(self.proof, f))
         if record.witness is not None:
-            self.done = Progress(lower=self._lower(known_at(record.witness, objective, formula)))
+            found = sharpened(partial(known_at, record.witness, objective, formula), record)
+            self.done = Progress(lower=self._lower(found))
         if not math.isfinite(record.upper):
             return
         if self.proof.tree is None:
@@ -195,7 +197,8 @@ class _Check:
         formula = formula_of(self.proof, f, stored, argument is None)
         values = values_of(self.proof, stored, argument, formula)
         if record.witness is not None:
-            self.done = Progress(lower=self._lower(executed_at(record.witness, record, stored, values)))
+            found = sharpened(partial(executed_at, record.witness, record, stored, values), record)
+            self.done = Progress(lower=self._lower(found))
         boxes = leaves(self.proof) if self.proof.tree is not None else None
         if not math.isfinite(record.upper):
             return

@@ -21,11 +21,13 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.order import order_statistics_values
 from onelayer.checker.outcome import Rejected
+from onelayer.checker.precision import BITS
 from onelayer.checker.reader import SavedProof
 from onelayer.checker.recall import read_rows
 from onelayer.checker.record import Record
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import Array, Stored
+from onelayer.ground import ball_precision
 from onelayer.language.formula import Formula
 from onelayer.lemmas.argument import Argument, OrderStatistics, Recall
 
@@ -33,6 +35,7 @@ POINTS = 64  # random ones, at which a false claim is likely to show at once
 CORNERS = 16  # of the 2^D, where errors are often largest
 NODES = 2**16  # operations of f over all points
 BALLS = 2**18  # multiplications of a forward pass in balls that take no more than seconds
+SHARPER = (8 * BITS, 32 * BITS)  # of balls at a point: a variance of numbers near 1e150 takes a thousand bits
 
 Values = Callable[[Sequence[float]], list[arb]]
 
@@ -105,6 +108,21 @@ def _enclosed(point: Sequence[float], record: Record, stored: Stored, f: Sequenc
         most = (gap.abs_upper() + r).upper() if (gap + r).is_finite() else arb.pos_inf()
         reached = reached.max(most)
     return confirmed, reached
+
+
+def sharpened(facts: Callable[[], PointError], record: Record) -> PointError:
+    """Facts at a point; in real arithmetic by balls of more and more bits, until they confirm the stated lower bound.
+
+    A point has no width: where numbers cancel, balls are wide for want of bits alone. An execution strays by its
+    rounding, of which more bits make no less.
+    """
+    found = facts()
+    for bits in SHARPER if record.arithmetic == REAL else ():
+        if found.confirmed >= record.lower:
+            break
+        with ball_precision(bits):
+            found = facts()
+    return found
 
 
 def known_at(point: Sequence[float], record: Record, stored: Stored, values: Values) -> PointError:
