@@ -138,12 +138,12 @@ class Approximation:
     def outcome(self) -> str:
         """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
         certificate = self.certificate
-        condition = f", {certificate.condition}" if certificate.condition else ""
+        condition = "".join(f", {text}" for text in (certificate.where, certificate.condition) if text)
         high = outward(certificate.upper, up=True, limit=certificate.eps if certificate.proved else None)
         if certificate.proved:
             return f"{self._reached()}: sup|T - f| <= {high}{condition}"
         seen = outward(certificate.lower, up=False)
-        kind = "bound" if condition else "proved bound"
+        kind = "bound" if certificate.condition else "proved bound"
         known = f"best {kind} {high}{condition}, an error of {seen} was seen"
         tried = [f"tried {attempt}" for attempt in self.history]
         if certificate.status == "estimated":

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from onelayer.cli.console import run
 from onelayer.cli.options import app
@@ -63,6 +64,17 @@ def test_check_certify_eval_draw(saved: Path, capsys: pytest.CaptureFixture[str]
     picture = tmp_path / "error.svg"
     assert command(capsys, "draw", str(saved), "--out", str(picture))[0] == 0
     assert picture.stat().st_size > 1000
+
+
+def test_a_value_is_shown_beside_the_point_at_which_it_was_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is rounded to the format of the layer first, which may move it out of the domain."""
+    made = str(tmp_path / "made")
+    asked = ("approximate", "x", "--domain", "0:1", "--eps", "1e-2", "--dtype", "float16", "--out", made)
+    assert command(capsys, *asked)[0] == 0
+    (shown,) = json.loads(command(capsys, "eval", made, "0.1", "--json")[1])["points"]
+    assert shown["x"] == [float(torch.tensor(0.1, dtype=torch.float16))]
 
 
 def test_budget_too_small_is_honest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,22 @@ def test_built_saved_checked_and_drawn(
         assert (tmp_path / "again.svg").stat().st_size > 5_000
 
 
+def test_between_the_rows_of_a_table_nothing_is_said_to_be_proved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("u,y\n0,0.5\n1,2.5\n3,-1\n")
+    made = str(tmp_path / "made")
+    assert run(app, ["memorize", str(table), "--target", "y", "--out", made]) == 0
+    assert "at the rows of the table alone" in capsys.readouterr().out
+    assert run(app, ["eval", made, "1; 0.5; -0.0; 4", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [point["in_domain"] for point in data["points"]] == [True, False, True, False]
+    assert data["claim"].endswith("at the rows of the table alone")
+    assert run(app, ["eval", made, "1; 0.5"]) == 0
+    assert ["no row of the table" in line for line in capsys.readouterr().out.splitlines()] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from onelayer.box import Box
+from onelayer.build.memorize import memorize
 from onelayer.errors import OnelayerError
 from onelayer.export.c import to_c
 from onelayer.export.compiled import FLAGS, compiled
@@ -44,6 +45,37 @@ def test_a_bound_of_exact_arithmetic_is_no_bound_of_the_program(tmp_path: Path) 
     assert "_BOUND" not in header
     executed = to_c(line(1.0, "x1", box, 1e-3), tmp_path / "line.c").with_suffix(".h").read_text()
     assert "LINE_BOUND" in executed
+
+
+def test_the_self_test_of_exact_arithmetic_allows_for_the_rounding_of_a_program(tmp_path: Path) -> None:
+    """Of weights of float32: their real products are known to 1e-15, and a program rounds them to 6e-8."""
+    slope = float(torch.tensor(1.1, dtype=torch.float32))
+    box = Box([0.0], [1.0])
+    model = line(slope, f"{slope!r}*x1", box, 1e-3).model.float()
+    proof = certify(model, f"{slope!r}*x1", box, 1e-12, execution=None)
+    assert proof.proved
+    text = to_c(Approximation(model, proof, as_target(f"{slope!r}*x1", box)), tmp_path / "real_line.c").read_text()
+    assert "y is T(x)" in text
+    (allowed,) = numbers(text, "double allowed")
+    assert allowed > 6e-8
+
+
+@needs_compiler
+def test_a_table_has_its_bound_at_its_rows_and_nowhere_else(tmp_path: Path) -> None:
+    """Its heads weigh nothing, which no compiler may complain about."""
+    table = memorize([[0.0], [1.0], [2.5]], ["a", "b", "c"])
+    path = to_c(table, tmp_path / "recalled.c")
+    text = path.read_text()
+    header = path.with_suffix(".h").read_text()
+    assert "Arguments must be rows of the table" in text
+    assert "at the rows of the table alone" in next(row for row in header.splitlines() if "_BOUND" in row)
+    assert "Outside the rows of the table nothing is promised" in header
+    assert numbers(text, "real x") == [0.0, 1.0, 2.5]
+    assert numbers(text, "double y") == [0.0, 1.0, 2.0]
+    (allowed,) = numbers(text, "double allowed")
+    assert table.certificate.upper <= allowed < 2 * table.certificate.upper
+    rows = torch.tensor([[0.0], [1.0], [2.5]], dtype=torch.float64)
+    assert torch.equal(compiled(path, table.model)(rows), table.model(rows))
 
 
 def test_the_self_test_knows_f_where_sums_nearly_cancel(tmp_path: Path) -> None:

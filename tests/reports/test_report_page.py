@@ -95,6 +95,17 @@ def test_a_function_that_is_cut_short_is_marked(tmp_path: Path) -> None:
     assert "characters in all" in text
 
 
+def test_a_memorised_table_is_said_to_be_recalled_at_its_rows_alone(tmp_path: Path) -> None:
+    made = ol.memorize([[0.0], [1.0], [2.5]], [0.5, 2.5, -1.0])
+    text = text_of(made.report(tmp_path / "r.html"))
+    assert "For every row of the table" in text
+    assert "Of all other points of the domain it says nothing." in text
+    for word in ("every point", "everywhere", "holds between"):
+        assert word not in text
+    assert "at the rows of the table alone" in str(made.certificate)
+    assert "at the rows of the table alone" in made.outcome()
+
+
 def test_names_and_units_of_the_box(tmp_path: Path) -> None:
     a = ol.approximate("2*speed + mass", ol.Box({"speed[m/s]": (0, 3), "mass": (1, 2)}), 1e-2)
     text = text_of(a.report(tmp_path / "r.html", units={"mass": "kg"}))

@@ -47,25 +47,28 @@ def eval_command(
         import torch
 
         from onelayer.build.memorize import labels, recall
+        from onelayer.proof.covered import covered
 
         result = ol.load(folder)
         points = _points(point, result.box)
         x = torch.tensor(points, dtype=result.model.dtype, device="cpu").reshape(-1, *result.box.shape)
         values = result.model(x).tolist()
-    # The point that the layer was given, rounded to its format, is the one that the domain holds or not.
-    inside = result.box.contains(x.to(torch.float64)).tolist()
+        inside = covered(result.certificate, x)
+    # The point that the layer was given, rounded to its format: the value is there, and so is what is proved.
+    given = x.to(torch.float64).flatten(1).tolist()
     rows = []
-    for at, value, covered in zip(points, values, inside, strict=True):
-        rows.append({"x": at, "value": value, "in_domain": covered})
+    for at, value, proved in zip(given, values, inside, strict=True):
+        rows.append({"x": at, "value": value, "in_domain": proved})
     if labels(result) is not None:
         for row, label in zip(rows, recall(result, x), strict=True):
             row["label"] = label
-    lines = []
-    for row in rows:
-        warning = "" if row["in_domain"] else "  (outside the certified domain)"
-        lines.append(f"{row.get('label', row['value'])}{warning}")
     # The bound never stands without its status and what it rests on.
     proof = result.certificate
+    beyond = "no row of the table: nothing is proved there" if proof.where else "outside the certified domain"
+    lines = []
+    for row in rows:
+        warning = "" if row["in_domain"] else f"  ({beyond})"
+        lines.append(f"{row.get('label', row['value'])}{warning}")
     data = {"points": rows, "upper": proof.upper, "status": proof.status, "claim": proof.sentence}
     data["arithmetic"] = proof.arithmetic
     show("\n".join(lines), data, as_json=as_json)

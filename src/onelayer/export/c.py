@@ -72,13 +72,15 @@ def _header(name: str, a: Exportable, source: Source, guard: str | None) -> str:
     kind = TYPES[source.model.dtype]
     upper = name.upper()
     claim = ""
-    # A bound of exact arithmetic is none of this program, which rounds.
-    if bounded(a) and a.certificate.arithmetic != REAL:
-        claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}\n"
+    if bounded(a):
+        rests = ", ".join(filter(None, (a.certificate.where, a.certificate.condition)))
+        beside = f" /* {rests} */" if rests else ""
+        claim = f"#define {upper}_BOUND {literal(a.certificate.upper, torch.float64)}{beside}\n"
     certified = isinstance(a, Approximation)
     where = "the domain of the certificate" if certified else "the box that the layer was fitted on"
+    promised = "the rows of the table" if isinstance(a, Approximation) and a.certificate.where else where
     said = {
-        None: f"Returns 0. Outside {where} nothing is promised and nothing is said.",
+        None: f"Returns 0. Outside {promised} nothing is promised and nothing is said.",
         "warn": f"Returns 0 in {where}, 1 outside, where nothing is promised of y.",
         RAISE: f"Returns 0 in {where}; outside it returns 1 and fills y with nan.",
         CLAMP: f"Returns 0 in {where}; outside it returns 1 and y at the nearest point inside.",
@@ -223,5 +225,6 @@ def facts(a: Exportable, source: Source) -> list[str]:
         "square roots, quotients and all other operations rounded to nearest. No additional slack is needed." + holding,
         "It does not cover -ffast-math or any part of it, x87 registers (FLT_EVAL_METHOD != 0), constants read as "
         "float, another rounding direction, or a coarser exp. "
-        f"Arguments must be in the domain{'. ' + _rounding(source) if narrow else '.'}",
+        f"Arguments must be {'rows of the table' if proof.where else 'in the domain'}"
+        f"{'. ' + _rounding(source) if narrow else '.'}",
     ]

@@ -10,11 +10,14 @@ from flint import arb
 from torch import Tensor
 
 from onelayer.export.c_text import array, literal
-from onelayer.formats import format_of
+from onelayer.formats import REAL, format_of
 from onelayer.ground import ball_precision
 from onelayer.guard import inward
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
+from onelayer.proof.certificate import ABOVE, Certificate
+from onelayer.proof.claim import ESTIMATED
+from onelayer.proof.covered import table_rows
 from onelayer.result import Approximation
 from onelayer.source import Exportable, Source
 
@@ -28,8 +31,11 @@ MEASURED = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch
 
 
 def bounded(a: Exportable) -> TypeGuard[Approximation]:
-    """Whether something finite is proved about ``a``."""
-    return isinstance(a, Approximation) and math.isfinite(a.certificate.upper)
+    """Whether something finite is proved about the program of ``a``, which rounds; an estimate proves nothing."""
+    if not isinstance(a, Approximation):
+        return False
+    proof = a.certificate
+    return math.isfinite(proof.upper) and proof.arithmetic != REAL and proof.method != ESTIMATED
 
 
 def counts(source: Source) -> tuple[int, int]:
@@ -45,18 +51,16 @@ def self_test(name: str, a: Exportable, source: Source) -> str:
         return ""
     dtype = source.model.dtype
     inputs, outputs = counts(source)
-    points = _points(source, a).reshape(-1, inputs)
-    wanted, allowed, is_f = _expected(a, source, points)
+    points, wanted, allowed, meant = _asked(a, source)
     upper = name.upper()
     held = format_of(dtype).computing.dtype
     numbers = (literal(v, held) for v in points.flatten().tolist())
     xs = array("    static const real x", numbers, points.numel())
     values = (literal(v, torch.float64) for v in wanted.flatten().tolist())
     ys = array("    static const double y", values, wanted.numel())
-    meant = "f(x), rounded" if is_f else "T(x) as PyTorch computes it"
     return f"""#ifdef {upper}_SELF_TEST
-/* {len(points)} points: corners of the domain, scattered points, the point of the largest error known.
-   y is {meant}; allowed is what it may differ by. */
+/* {len(points)} points: {meant};
+   allowed is what the program may differ by. */
 static int self_test(void)
 {{
 {xs}{ys}    const double allowed = {literal(allowed, torch.float64)};
@@ -99,23 +103,38 @@ def _formula(a: Exportable) -> Formula | None:
     return a.target.formula
 
 
-def _expected(a: Exportable, source: Source, points: Tensor) -> tuple[Tensor, float, bool]:
-    """Values (P, K), what may lie between them and the program, and whether they are f: else they are T.
+def _asked(a: Exportable, source: Source) -> tuple[Tensor, Tensor, float, str]:
+    """Points (P, D), values (P, K), what may lie between those and the program, and what points and values are.
 
-    The bound for f, and what its values were rounded by; twice the bound for T; without a proof the bar of exports.
+    Values are those of f or of the table, and what may lie between is the bound and what they were rounded by; or those
+    of T, and twice the bound. Where nothing is proved of the program it is the bar of exports.
     """
+    if bounded(a) and a.certificate.where:
+        points, wanted = _rows(a.certificate)
+        return points, wanted, a.certificate.upper * ABOVE, "rows of the table, and y is what it holds"
+    points = _points(source, a)
+    about = "corners of the domain, scattered points, the point of the largest error known"
+    flat = points.reshape(len(points), -1)
     if bounded(a):
-        known = _values_of_f(a, points)
+        known = _values_of_f(a, flat)
         if known is not None:
             wanted, rounding = known
-            return wanted, (a.certificate.upper + rounding) * (1 + 2.0**-50), True
+            return flat, wanted, (a.certificate.upper + rounding) * ABOVE, f"{about};\n   y is f(x), rounded"
     with torch.no_grad():
-        shaped = points.reshape(-1, *source.model.config.input_shape)
-        wanted = source.model(shaped).double().reshape(len(points), -1)
+        wanted = source.model(points).double().reshape(len(points), -1)
+    about = f"{about};\n   y is T(x) as PyTorch computes it"
     if bounded(a):
-        return wanted, 2 * a.certificate.upper * (1 + 2.0**-50), False
+        return flat, wanted, 2 * a.certificate.upper * ABOVE, about
     size = max(1.0, float(wanted.abs().max()))
-    return wanted, MEASURED[source.model.dtype] * size, False
+    return flat, wanted, MEASURED[source.model.dtype] * size, about
+
+
+def _rows(certificate: Certificate) -> tuple[Tensor, Tensor]:
+    """Rows (P, D) and what the table holds for them (P, K), evenly spread over it."""
+    x, y = table_rows(certificate)
+    count = min(len(x), CORNERS + SCATTERED)
+    chosen = torch.linspace(0, len(x) - 1, count, dtype=torch.float64).round().long()
+    return x[chosen].reshape(count, -1), y[chosen].reshape(count, -1)
 
 
 def _values_of_f(a: Approximation, points: Tensor) -> tuple[Tensor, float] | None:

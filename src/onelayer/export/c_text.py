@@ -233,6 +233,9 @@ class Program:
         That is exact: a product with zero is zero and adds nothing. So is leaving out a factor one.
         """
         found = int(weight.count_nonzero())
+        if not found:
+            # What is computed and weighs nothing anywhere is a warning, and with -Werror the end.
+            self.line(f"(void)({source});")
         # Few products are easier to read in full, and zeros need no table then.
         if found <= UNROLLED:
             for j in range(weight.shape[1]):

@@ -130,8 +130,12 @@ def _samples(own: Source) -> Tensor:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    """The largest distance of two numbers; infinite where only one of them is a number."""
-    found = found.to(expected)
+    """The largest distance of two numbers; infinite where only one of them is a number.
+
+    In float64: in the format of the layer a finer export would be rounded before it is compared, and so would a
+    difference of narrow numbers.
+    """
+    found, expected = found.to(expected.device, torch.float64), expected.double()
     alike = (found == expected) | (found.isnan() & expected.isnan())
     apart = (found - expected).abs().where(~alike, 0.0)
     return float(apart.nan_to_num(nan=math.inf).max())

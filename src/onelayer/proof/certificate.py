@@ -27,6 +27,7 @@ from onelayer.proof.tree import BoxTree
 
 MOST_RENAMED = 10_000  # characters of a formula that is read again to be shown
 BOXES = "branch and bound"
+ROWS = "enumeration"
 # By method, what a bound rests on that is no theorem about the weights.
 CONDITIONS = {
     CONDITIONAL: "conditional on the declared Lipschitz constant",
@@ -214,8 +215,16 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The claim in one line, without the status: "sup|T - f| <= 9.071e-07 < 1e-06", and what it rests on."""
-        return ", ".join(filter(None, (self._claim(), self.condition)))
+        """The claim in one line, without the status: "sup|T - f| <= 9.071e-07 < 1e-06", where, and what it rests on."""
+        return ", ".join(filter(None, (self._claim(), self.where, self.condition)))
+
+    @property
+    def where(self) -> str:
+        """Where on the domain the claim holds: "" for everywhere. A table says nothing of f between its rows.
+
+        It belongs beside every bound that is shown, as the condition does.
+        """
+        return "at the rows of the table alone" if self.method == ROWS else ""
 
     @property
     def condition(self) -> str:
@@ -269,7 +278,7 @@ class Certificate:
     def headline(self) -> str:
         """The claim in one line with its status, by what it is shown and what it is about."""
         by_what = self._boxes() or f"by {self.method}"
-        parts = (f"{self.status}: {self._claim()}", by_what, self.executed, self.condition)
+        parts = (f"{self.status}: {self._claim()}", self.where, by_what, self.executed, self.condition)
         return ", ".join(filter(None, parts))
 
     def __str__(self) -> str:

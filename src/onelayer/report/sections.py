@@ -106,7 +106,7 @@ def domain(subject: Subject) -> str:
     more = f"<p>and {left:,} more inputs, in certificate.json.</p>" if left > 0 else ""
     head = "".join(f'<th scope="col">{name}</th>' for name in ("input", "from", "to", "unit"))
     return (
-        "<h2>Domain</h2><p>The claim is about every point of this domain, ends included, and about none outside it.</p>"
+        f"<h2>Domain</h2><p>{words.extent(subject.result.certificate)}</p>"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
     )
 
@@ -122,10 +122,8 @@ def picture(subject: Subject) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    about = (
-        "Reference f, model T and their difference. The picture shows sampled values; the bound holds between them too."
-    )
-    image = f'<img src="data:image/png;base64,{data}" alt="Reference, model and difference over the domain">'
+    about, seen = words.pictured(subject.result.certificate)
+    image = f'<img src="data:image/png;base64,{data}" alt="{seen}">'
     return f"<h2>Picture</h2><figure>{image}<figcaption>{about}</figcaption></figure>"
 
 
@@ -140,7 +138,7 @@ def worst(subject: Subject) -> str:
     rows = [
         ("difference", f"at least {proof.lower!r}{rests if proof.within else ''}"),
         ("at", words.listed(proof.witness, subject.names)),
-        ("everywhere", f"at most {proof.upper!r}{rests}"),
+        (proof.where or "everywhere", f"at most {proof.upper!r}{rests}"),
     ]
     return f"<h2>Largest known difference</h2>{_facts(rows)}"
 

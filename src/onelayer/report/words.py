@@ -43,7 +43,7 @@ def claim(certificate: Certificate) -> str:
     if certificate.status in ("proved", "estimated"):
         high = outward(certificate.upper, up=True, limit=certificate.eps)
         return (
-            f"{'NOT proved: ' if certificate.status == 'estimated' else ''}For every point of the domain stated below, "
+            f"{'NOT proved: ' if certificate.status == 'estimated' else ''}For {_every(certificate)}, "
             f"the value returned by the model differs from the reference function by at most {high}"
             f"{_required(certificate)}{rests}."
         )
@@ -57,8 +57,39 @@ def claim(certificate: Certificate) -> str:
     low = outward(certificate.lower, up=False)
     return (
         f"It was NOT decided whether the model meets{_required(certificate, 'the required accuracy')}: the largest "
-        f"difference from the reference function is at least {low}, and {known}{rests}."
+        f"difference from the reference function{_among(certificate)} is at least {low}, and {known}{rests}."
     )
+
+
+def _every(certificate: Certificate) -> str:
+    """The points that a claim is about: a table has values at its rows alone, whatever lies between them."""
+    if certificate.where:
+        return "every row of the table stated below"
+    return "every point of the domain stated below"
+
+
+def _among(certificate: Certificate) -> str:
+    return f" {certificate.where}" if certificate.where else ""
+
+
+def extent(certificate: Certificate) -> str:
+    """What a reader may conclude of the domain."""
+    if certificate.where:
+        return (
+            "The claim is about the rows of the table alone, which lie in this domain. Of all other points of the "
+            "domain it says nothing."
+        )
+    return "The claim is about every point of this domain, ends included, and about none outside it."
+
+
+def pictured(certificate: Certificate) -> tuple[str, str]:
+    """What a picture of the result shows, and the same for those who do not see it."""
+    if certificate.where:
+        return "Recalled beside stored values, and their differences, row by row.", "Recalled and stored values by row"
+    about = (
+        "Reference f, model T and their difference. The picture shows sampled values; the bound holds between them too."
+    )
+    return about, "Reference, model and difference over the domain"
 
 
 def resting(certificate: Certificate) -> str:
