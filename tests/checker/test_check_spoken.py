@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
-from stated_folders import claimed
+from stated_folders import claimed, restated
 
 from onelayer.box import Box
 from onelayer.checker.check import check
@@ -58,3 +59,25 @@ def test_text_given_for_a_function_may_use_the_names(tmp_path: Path) -> None:
     for text in ("y - 2*x", "x1 - 2*x2"):
         assert check(folder, f=text).ok
     assert check(folder, f="x - 2*y").verdict == "rejected"
+
+
+@pytest.mark.parametrize("names", [["y ", "x "], [" y", " x "], ["y [m]", "x [m]"], ["y\u2003", "\u00a0x"]])
+def test_names_are_read_as_they_are_shown(tmp_path: Path, names: list[str]) -> None:
+    """With blanks a name met no word of the text, which was read by numbers alone; loading showed y and x."""
+    model, box = difference("x", "v")
+    folder = claimed(tmp_path, model, "x - 2*y", box, [255], upper=1e-12)
+    assert check(folder).ok
+    assert check(restated(folder, names=names)).verdict == "rejected"
+
+
+@pytest.mark.parametrize(("name", "text"), [("e", "e - 2*x2"), ("pi[rad]", "pi - 2*x2"), ("π", "π - 2*x2")])
+def test_a_coordinate_of_the_name_of_a_constant(tmp_path: Path, name: str, text: str) -> None:
+    """T is the constant less twice the second coordinate: to a person who knows the names, the function is not."""
+    model, box = difference("x", "v")
+    constant = math.e if name == "e" else math.pi
+    with torch.no_grad():
+        model.own("W_E")[0, 0] = 0.0
+        model.own("b_E")[0] = constant
+    folder = claimed(tmp_path, model, text, box, [255], upper=1e-12)
+    assert check(folder).ok
+    assert check(restated(folder, names=[name, "v"])).verdict == "rejected"

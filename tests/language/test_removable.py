@@ -124,6 +124,31 @@ def test_other_factors_stay_and_nothing_else_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "sin(x)/(x/y)",
+        "(x/y)**-1*sin(x)",
+        "sin(x)*(y**-1)**-1/x",
+        "sin(x)/(x*(1/y))",
+        "sin(x)/(x/(1/(1/y)))",
+        "log(1 + x)/(x/(y*y))",
+        "(exp(x) - 1)/(x/y**3)",
+        "sin(x)/(x/(y*(sqrt(2)**2 - 2)))",
+    ],
+)
+def test_what_a_divisor_is_divided_by_must_not_vanish(text: str) -> None:
+    """At x = 0 there is a limit, at y = 0 there is no value, as there is none of y alone: 1/(1/y)."""
+    formula = parse(text, 2)
+    assert parse(str(formula), 2) == formula
+    x = torch.tensor([[0.0, 0.0], [0.5, 0.0], [0.5, 0.75], [0.5, -2.0]], dtype=torch.float64)
+    values = formula(x)
+    assert not bool(torch.isfinite(values[:2]).any())
+    assert values[2:].tolist() == pytest.approx([_plain(text, *point) for point in x[2:].tolist()], rel=1e-12)
+    if "sqrt" not in text:  # of a number that is no float64, and so may be zero, nothing is cancelled
+        assert bool(torch.isfinite(formula(torch.tensor([[0.0, 0.75]], dtype=torch.float64))).all())
+
+
+@pytest.mark.parametrize(
     "f",
     [
         "sin(x)/x",

@@ -58,6 +58,9 @@ def read_network(data: bytes, name: str) -> StoredNetwork | None:
     metadata, raw = read_tensors(data, name)
     if KEY not in metadata:
         return None
+    # Beside a second description the same bytes would be two models.
+    if set(metadata) != {KEY}:
+        raise FileError(f"{name} describes more than a network in its metadata")
     text = metadata[KEY]
     dtype = _format(raw, name)
     tensors = {key: value.astype(np.float64) for key, value in raw.items()}
@@ -79,7 +82,9 @@ def _document(text: str, name: str) -> tuple[Shape, tuple[StoredStep, ...]]:
     document = canonical_json(text, f"the network in {name}")
     if not isinstance(document, dict) or set(document) != {"format", "version", "input", "steps"}:
         raise FileError(f"{name} has no readable network")
-    if document["format"] != "onelayer network" or document["version"] != 1 or not _sizes(document["input"]):
+    # By type too: true and 1.0 equal 1 in Python, and are no versions.
+    known = document["format"] == "onelayer network" and type(document["version"]) is int and document["version"] == 1
+    if not known or not _sizes(document["input"]):
         raise FileError(f"{name} holds a network of another format version than 1")
     steps = document["steps"]
     if not isinstance(steps, list) or not 1 <= len(steps) <= MAX_STEPS:
@@ -115,7 +120,8 @@ def _step(item: Any, name: str) -> StoredStep:
         isinstance(item["op"], str),
         bool(args) and _each(args, (int, str)),
         _sizes(item["shape"]),
-        type(number) in (int, float),
+        # A whole number between two floats would be one network in the file and another one here.
+        type(number) in (int, float) and float(number) == number,
         _each(places, (int,)),
     ]
     if not all(rules):

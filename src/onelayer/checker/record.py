@@ -63,7 +63,8 @@ class Record:
     within: float = 0.0
 
     def __post_init__(self) -> None:
-        check_names(self.names, self.shape)
+        # As they are shown, so that a text is read with the names that a person sees.
+        object.__setattr__(self, "names", check_names(self.names, self.shape))
         for holds, complaint in self._rules():
             if not holds:
                 raise OnelayerError(f"inconsistent certificate: {complaint}")

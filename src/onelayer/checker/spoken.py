@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from onelayer.checker.asked import Asked
+from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.reader import SavedProof
 from onelayer.checker.weights import Stored
@@ -60,9 +61,22 @@ def _recorded(proof: SavedProof) -> Formula | None:
     except FormulaError as error:
         raise FileError(f"function.txt is not a formula of {dim} variables: {error}") from error
     named = _by_names(proof, proof.function)
+    names = ", ".join(proof.record.names)
     if named is not None and not _same(found, named):
-        names = ", ".join(proof.record.names)
         raise Rejected(f"function.txt is another function where the coordinates are called {names}")
+    if _constants(proof) & {node.op for node in found.nodes}:
+        raise Rejected(f"function.txt has a constant of the name of a coordinate, which are called {names}")
+    return found
+
+
+def _constants(proof: SavedProof) -> set[str]:
+    """The constants that some coordinate is called like: the language reads such a name as the constant alone."""
+    found: set[str] = set()
+    for name in map(without_unit, proof.record.names):
+        try:
+            found |= {node.op for node in parse(name).nodes if node.op in CONSTANTS}
+        except FormulaError:  # the name has no other meaning
+            continue
     return found
 
 

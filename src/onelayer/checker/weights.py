@@ -63,8 +63,9 @@ def read_model(folder: Path) -> Stored:
     """The model of a saved folder, checked against its own configuration; FileError for anything irregular."""
     path = folder / MODEL
     metadata, raw = read_tensors(read_bounded(path, MAX_BYTES), str(path))
-    if "onelayer" not in metadata:
-        raise FileError(f"{path} has no readable description of its layer")
+    # Alone: beside a second description the same bytes would be two models.
+    if set(metadata) != {"onelayer"}:
+        raise FileError(f"{path} has no readable description of its layer, or more than that")
     text = metadata["onelayer"]
     config = _config(path, text)
     shapes = expected_shapes(config)

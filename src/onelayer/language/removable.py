@@ -60,7 +60,11 @@ class Cancelling:
             factors = self._factors(here)
             if not factors:
                 self.put(here, power)
-            pending += [(factor, power * times) for factor, times in factors]
+            for factor, times in factors:
+                pending.append((factor, power * times))
+                # a / (b / c) has no value where c vanishes, and a c / b may have one: it is a c c / (b c).
+                if power < 0 and times < 0:
+                    pending += [(factor, power * times), (factor, -power * times)]
         return False
 
     def _factors(self, here: int) -> list[tuple[int, int]]:

@@ -130,10 +130,11 @@ def _describe(config: Config) -> str:
 def _config(path: Path, metadata: Mapping[str, str]) -> Config:
     """The configuration in the metadata of the file."""
     document = None
-    if METADATA_KEY in metadata:
+    # Alone: beside a second description the same bytes would be two models.
+    if set(metadata) == {METADATA_KEY}:
         document = strict_json(metadata[METADATA_KEY], f"the metadata of {path}")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}'")
+        raise FileError(f"{path} was not written by onelayer: its metadata has no '{FORMAT}', or more than that")
     version = document.get("version")
     if type(version) is not int or version != VERSION:
         raise FileError(f"{path} has format version {str(version)[:20]}; this onelayer reads {VERSION}")

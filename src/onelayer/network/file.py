@@ -42,8 +42,9 @@ def load_network(folder: str | os.PathLike[str], name: str = FILE_NAME) -> Recor
     """The network of a file, every name and shape checked against its program; FileError otherwise."""
     path = Path(folder) / name
     metadata, arrays = read_tensors(read_bounded(path, MAX_BYTES), str(path))
-    if METADATA_KEY not in metadata:
-        raise FileError(f"{path} does not hold a network: its metadata has no '{METADATA_KEY}'")
+    # Alone: beside a second description the same bytes would be two models.
+    if set(metadata) != {METADATA_KEY}:
+        raise FileError(f"{path} does not hold a network: its metadata must be '{METADATA_KEY}' and nothing else")
     kinds = {array.dtype.newbyteorder("=").name for array in arrays.values()}
     if len(kinds) > 1 or not kinds <= {row.name for row in WIDE}:
         found = ", ".join(sorted(kinds))

@@ -92,7 +92,9 @@ def read_program(text: str, tensors: Mapping[str, tuple[int, ...]]) -> NetworkPr
     data = strict_json(text, "the network")
     if not isinstance(data, dict) or set(data) != {"format", "version", "input", "steps"} or data["format"] != FORMAT:
         raise FileError(f"this is not the text of a network: its 'format' must be {FORMAT!r}")
-    if data["version"] != VERSION or not isinstance(data["steps"], list) or not _sizes(data["input"]):
+    # By type too: true and 1.0 equal 1 in Python, and are no versions.
+    known = type(data["version"]) is int and data["version"] == VERSION
+    if not known or not isinstance(data["steps"], list) or not _sizes(data["input"]):
         raise FileError("the network has an unknown version, or no steps, or no input shape")
     if len(data["steps"]) > MAX_STEPS:
         raise FileError(f"a network has at most {MAX_STEPS:,} steps")
@@ -112,7 +114,8 @@ def _step(data: Any) -> Step:
     rules = [
         _items(data["args"], (int, str)),
         _sizes(data["shape"]),
-        _items([number], (int, float)),
+        # A whole number between two floats is no number that a network can run with.
+        _items([number], (int, float)) and float(number) == number,
         _items(places, (int,)),
     ]
     if not all(rules):
