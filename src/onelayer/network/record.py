@@ -1,12 +1,14 @@
 """record: a torch module as a network, by way of torch.export.
 
 torch runs the module once on tensors without numbers and lists the operations it met (ATen). Each of them is written as
-steps of ours (aten.py), or refused by name. Operations on weights alone are run here, once.
+steps of ours (aten.py), or refused by name. Operations on weights alone are run here, once. On numbers the module must
+run the same operations (executed.py).
 """
 
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ import onelayer.network.windowed  # noqa: F401  (registers convolutions and pool
 from onelayer.errors import OnelayerError, UnsupportedOperation, told
 from onelayer.network.aten import holds_value, written_as
 from onelayer.network.builder import NetworkWriter
+from onelayer.network.executed import need_same
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.stated import in_order, need_stated
 
@@ -36,10 +39,32 @@ def record(model: nn.Module, input_shape: tuple[int, ...]) -> RecordedNetwork:
     except Exception as error:
         raise OnelayerError(f"the model cannot be recorded as a network ({told(error)})") from error
     try:
-        return _converted(program, NetworkWriter(input_shape, dtype))
+        network = _converted(program, NetworkWriter(input_shape, dtype))
     # Arguments that no rule has end in one of these.
     except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
         raise OnelayerError(f"the model cannot be written as a network ({told(error)})") from error
+    try:
+        need_same(copy.deepcopy(model).eval(), partial(_run, program), example)
+    except OnelayerError:
+        raise
+    except Exception as error:
+        raise OnelayerError(f"the model cannot be compared with what was recorded of it ({told(error)})") from error
+    return network
+
+
+def _run(program: Any, point: Tensor) -> Any:
+    """The result of the program on numbers."""
+    fed = _fed(program)
+    known: dict[Any, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            known[node] = fed.get(node.name, point)
+        elif node.op == "call_function":
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda at: known[at])
+            known[node] = node.target(*args, **kwargs)
+        elif node.op == "output":
+            return torch.fx.node.map_arg(node.args[0], lambda at: known[at])[0]
+    return None
 
 
 def _converted(program: Any, build: NetworkWriter) -> RecordedNetwork:
