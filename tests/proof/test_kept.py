@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -154,6 +156,81 @@ def test_a_function_whose_numbers_were_changed_is_not_saved(tmp_path: Path) -> N
             holder.scale = 1.0
     finally:
         SETTING[0] = 1.0
+
+
+FACTOR = 1.0
+settings = types.ModuleType("settings_of_a_user")
+settings.factor = 1.0
+
+
+class Around(nn.Module):
+    """sin(x), with numbers around the module in all the places where its code may read some."""
+
+    factor = 1.0
+
+    def forward(self, x: Any) -> Any:
+        """One number for each point."""
+        return torch.sin(x[..., 0]) * (self.part() * self.factor * FACTOR * settings.factor * Named.factor)
+
+    def part(self) -> float:
+        """A method in place of which another one may be put."""
+        return 1.0
+
+
+class Named:
+    factor = 1.0
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [
+        *((owner, "factor", 3.0) for owner in (Around, settings, Named)),
+        (sys.modules[__name__], "FACTOR", 3.0),
+        (Around, "part", lambda self: 3.0),
+    ],
+)
+def test_what_code_reads_around_a_model_counts(
+    called: bool, owner: Any, name: str, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Classes, methods, global names and other modules of Python are no part of the copy, and are found to differ."""
+    model = Around()
+    found = ol.certify(model.forward if called else model, "sin(x)", BOX, 1e-9)
+    assert found.proved
+    assert ol.load_claim(found.save(tmp_path / "claim")).certificate.proved
+    monkeypatch.setattr(owner, name, value)
+    with pytest.raises(OnelayerError, match="not what it was"):
+        found.save(tmp_path / "later")
+
+
+def test_a_hook_of_all_modules_counts(tmp_path: Path) -> None:
+    factor = [1.0]
+    hook = nn.modules.module.register_module_forward_hook(lambda module, given, returned: returned * factor[0])
+    try:
+        found = ol.certify(nn.Identity(), lambda x: x, BOX, 1e-9)
+        factor[0] = 3.0
+        with pytest.raises(OnelayerError, match="not what it was"):
+            found.save(tmp_path / "later")
+    finally:
+        hook.remove()
+
+
+class Shared(nn.Module):
+    """What it has computed once is kept by its class."""
+
+    table: ClassVar[list[float]] = []
+
+    def forward(self, x: Any) -> Any:
+        """One number for each point."""
+        if not self.table:
+            self.table.append(2.0)
+        return torch.sin(x[..., 0]) * self.table[0]
+
+
+def test_what_a_class_keeps_while_it_runs_is_no_change(tmp_path: Path) -> None:
+    Shared.table.clear()
+    found = ol.certify(Shared(), "2*sin(x)", BOX, 1e-9)
+    found.save(tmp_path / "once")
 
 
 def test_a_function_that_changes_while_it_is_proved_is_refused() -> None:

@@ -10,16 +10,19 @@ import copy
 import functools
 import hashlib
 import itertools
+import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from onelayer.box import Box
 from onelayer.errors import ModelAssumptionError
@@ -27,7 +30,7 @@ from onelayer.language.formula import Formula
 from onelayer.layer.file import weights_sha256
 from onelayer.network.file import network_sha256
 from onelayer.network.network import RecordedNetwork
-from onelayer.proof.fit import refuse_unfit
+from onelayer.proof.fit import formats_held, refuse_unfit
 from onelayer.proof.forward import execute
 from onelayer.proof.own import is_own_layer, says_all
 from onelayer.recording.target import Target
@@ -36,6 +39,8 @@ CHANGED = (
     "{name} is not what it was when the proof began: weights, or something else that it reads, changed; certify it "
     "again, and leave it as it is meanwhile"
 )
+INSTALLED = [Path(sysconfig.get_paths()[kind]) for kind in ("purelib", "platlib")]
+OWN = __name__.partition(".")[0]
 # What is its own text: two of the same type that print alike are the same.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device)
 
@@ -58,7 +63,7 @@ class Kept:
 def kept(model: Any, box: Box | None = None) -> Kept:
     """A private copy of a module; anything else as it is, and known by its state.
 
-    A function is run once on the centre of the ``box`` before its state is taken: what it computes once and keeps, as
+    It is run once on the centre of the ``box`` before its state is taken: what its code computes once and keeps, as
     masks and tables, is no change.
     """
     if isinstance(model, nn.Module):
@@ -66,9 +71,12 @@ def kept(model: Any, box: Box | None = None) -> Kept:
         # Some modules cannot be copied, as those that keep a tensor that torch computed.
         with suppress(Exception):
             model = copy.deepcopy(model)
-    elif box is not None and type(model) is not Formula:
+    if box is not None and not says_all(model):
         with suppress(Exception), torch.no_grad():
-            execute(model, box.center[None])
+            # Of a module a copy runs: what it keeps itself is kept by the copy, what its class keeps by the class.
+            runs = copy.deepcopy(model) if isinstance(model, nn.Module) else model
+            dtype = next(iter(formats_held(model)), torch.float64)
+            execute(runs, box.center[None].to(dtype))
     return Kept(model, state_of(model))
 
 
@@ -83,8 +91,8 @@ def state_of(model: Any) -> str:
     """A hash of all that a model holds; "" for a formula, which never changes.
 
     Of code from elsewhere these are tensors, numbers and other plain data, reached through attributes, containers,
-    closures, and the global names that its functions read. What classes, other modules of Python and libraries hold is
-    not followed.
+    closures, classes with their methods, and the global names that its functions read, in other modules of Python too.
+    What installed libraries hold is not followed.
     """
     if type(model) is Formula:
         return ""
@@ -92,11 +100,11 @@ def state_of(model: Any) -> str:
         return weights_sha256(model)
     if isinstance(model, RecordedNetwork) and says_all(model):
         return network_sha256(model)
-    # Hooks of all modules are held by none of them.
-    digest = hashlib.sha256(str(_has_any_global_hook()).encode())  # type: ignore[no-untyped-call]
+    digest = hashlib.sha256()
     # Held until the end: a number of a thing that is gone may be that of another one.
     met: dict[int, tuple[int, Any]] = {}
-    waiting = [model]
+    # Hooks of all modules are held by none of them.
+    waiting = [model, dict(_global_forward_hooks), dict(_global_forward_pre_hooks)]
     while waiting:
         thing = waiting.pop()
         if isinstance(thing, PLAIN):
@@ -151,9 +159,26 @@ def _inside(thing: Any) -> Iterator[Any]:
     for kind, parts in _PARTS.items():
         if isinstance(thing, kind):
             yield from parts(thing)
-    # The names of a module of Python, or of a class, are not what a model holds.
-    if not isinstance(thing, type | types.ModuleType | types.FunctionType):
+    # Of a module of Python, code that reads it says what it reads.
+    if isinstance(thing, types.ModuleType | types.FunctionType):
+        return
+    # The code of an instance is that of its class.
+    classes = thing.__mro__ if isinstance(thing, type) else [type(thing)]
+    for kind in classes:
+        if not _of_library(kind):
+            yield kind if kind is not thing else dict(vars(kind))
+    if not isinstance(thing, type):
         yield from (getattr(thing, "__dict__", None), *_slots(thing))
+
+
+def _of_library(code: Any) -> bool:
+    """Whether a class, a function or a module of Python is of an installed library: what that holds is not followed."""
+    name = code.__name__ if isinstance(code, types.ModuleType) else getattr(code, "__module__", None)
+    package = str(name).partition(".")[0]
+    if package in sys.stdlib_module_names or package == OWN:
+        return True
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return file is not None and any(Path(file).is_relative_to(place) for place in INSTALLED)
 
 
 def _of_function(function: types.FunctionType) -> Iterator[Any]:
@@ -162,11 +187,24 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
         # A cell is empty until what it holds is defined.
         with suppress(ValueError):
             yield cell.cell_contents
-    for name in sorted(_names(function.__code__)):
-        found = function.__globals__.get(name)
-        if isinstance(found, types.FunctionType) and found.__module__ != function.__module__:
-            found = found.__qualname__
-        yield found
+    if not _of_library(function):
+        yield from _looked_up(function)
+
+
+def _looked_up(function: types.FunctionType) -> Iterator[Any]:
+    """What may be meant by ``K``, ``settings.K`` and ``pack.settings.K`` in the code of a function."""
+    names = sorted(_names(function.__code__))
+    spaces = [function.__globals__]
+    for held in spaces:  # which grows by the modules that are met
+        for name in names:
+            found = held.get(name)
+            code = isinstance(found, types.FunctionType | types.ModuleType)
+            if code and _of_library(found):
+                yield found.__name__
+                continue
+            yield found
+            if isinstance(found, types.ModuleType) and not any(vars(found) is space for space in spaces):
+                spaces.append(vars(found))
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -191,6 +229,8 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     np.ndarray: lambda array: array.flat if array.dtype.hasobject else (),
     types.FunctionType: _of_function,
     types.CodeType: lambda code: code.co_consts,
+    staticmethod | classmethod: lambda method: (method.__func__,),
+    property: lambda made: (made.fget,),
     types.MethodType: lambda method: (method.__func__, method.__self__),
     types.BuiltinFunctionType: lambda method: (method.__self__,),
     functools.partial: lambda made: (made.func, made.args, made.keywords),
