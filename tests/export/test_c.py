@@ -140,7 +140,7 @@ def test_the_comment_states_claim_domain_hash_and_assumptions(proved: Approximat
         assert fact in said
     assert "4 units in the last place" in said
     assert "malloc" not in text
-    assert re.findall(r"#include (\S+)", text) == ['"wave.h"', "<math.h>"]
+    assert re.findall(r"#include (\S+)", text) == ['"wave.h"', "<float.h>", "<math.h>"]
     assert all("static const" in line for line in text.splitlines() if re.match(r"static .*\[\d+\] = \{", line))
 
 

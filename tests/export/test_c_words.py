@@ -128,3 +128,16 @@ def test_constants_read_as_float_do_not_compile(tmp_path: Path) -> None:
     path = to_c(a, tmp_path / "line.c")
     with pytest.raises(OnelayerError, match="constants_are_double"):
         compiled(path, a.model, flags=(*FLAGS, "-fsingle-precision-constant"))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("macro", "value"), [("DBL_MANT_DIG", 24), ("DBL_MAX_EXP", 128), ("FLT_MANT_DIG", 11), ("FLT_RADIX", 16)]
+)
+def test_other_formats_under_the_same_names_do_not_compile(macro: str, value: int, tmp_path: Path) -> None:
+    """Compilers for small processors have a double of 32 bits: a bound of 1e-9 was kept beside errors of 1e-8."""
+    a = line(1.0, "x1", Box([0.0], [1.0]), 1e-3)
+    path = to_c(a, tmp_path / "line.c")
+    flags = (*FLAGS, "-Wno-builtin-macro-redefined", f"-U__{macro}__", f"-D__{macro}__={value}")
+    with pytest.raises(OnelayerError, match="IEEE formats"):
+        compiled(path, a.model, flags=flags)

@@ -28,14 +28,21 @@ from onelayer.source import Exportable, Source, source_of
 TYPES = {torch.float64: "double", torch.float32: "float", torch.float16: "float", torch.bfloat16: "float"}
 
 # Each part of -ffast-math by its own flag, and x87 registers: nan would pass a guard, and sums would be others.
+# Compilers for small processors read double as float, or have integers of 16 bits, and say nothing.
 # No macro tells of constants that are read as float, which lose half of their digits.
 REFUSED = """\
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(_M_FP_FAST) \\
     || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0) \\
-    || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
+    || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0) \\
+    || (defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0)
 #error "the proof needs every operation rounded to nearest in its own format: no -ffast-math, no x87"
 #endif
-/* refused where constants are read as float (-fsingle-precision-constant): an array of less than no entries */
+#if FLT_RADIX != 2 || FLT_MANT_DIG != 24 || FLT_MAX_EXP != 128 || DBL_MANT_DIG != 53 || DBL_MAX_EXP != 1024
+#error "the proof needs the IEEE formats: float of 32 bits, double of 64 bits"
+#endif
+/* refused where integers are shorter than tables are long: an array of less than no entries */
+typedef char integers_have_32_bits[sizeof(int) == 4 && sizeof(float) == 4 ? 1 : -1];
+/* refused where constants are read as float (-fsingle-precision-constant) */
 typedef char constants_are_double[sizeof(1.0) == sizeof(double) ? 1 : -1];"""
 
 
@@ -116,6 +123,7 @@ def _program(target: Path, a: Exportable, source: Source, program: Program, guar
     tables = "\n".join(program.tables)
     return f"""{comment(facts(a, source))}\
 #include "{target.with_suffix(".h").name}"
+#include <float.h>
 #include <math.h>
 
 {REFUSED}

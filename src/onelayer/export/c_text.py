@@ -31,7 +31,8 @@ WORDS = (
     "alignas alignof asm bool constexpr false nullptr static_assert thread_local true typeof typeof_unqual "
     "linux unix i386 errno main real dense dense8 sparse softmax normalize hold self_test EXP SQRT NAN INFINITY "
     "HUGE_VAL x y p k found failed allowed fpclassify isfinite isgreater isgreaterequal isinf isless islessequal "
-    "islessgreater isnan isnormal isunordered signbit constants_are_double"
+    "islessgreater isnan isnormal isunordered signbit constants_are_double "
+    "integers_have_32_bits"
 )
 # Functions of the C library, which compilers and the library itself call: a layer of that name would answer them.
 LIBRARY = (
@@ -286,8 +287,9 @@ def function_name(path: Path) -> str:
     name = re.sub(r"[-. ]", "_", path.stem)
     mathematics = {f"{word}{kind}" for word in MATHEMATICS.split() for kind in ("", "f", "l")}
     taken = {*WORDS.split(), *LIBRARY.split(), *mathematics}
+    limit = name.startswith(("FLT_", "DBL_", "LDBL_", "DECIMAL_"))  # macros of float.h
     # A header would be written where the program is.
-    if path.suffix == ".h" or name in taken or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+    if path.suffix == ".h" or name in taken or limit or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise OnelayerError(
             f"'{path.stem}.c' cannot name a C function; use letters, digits and _ for a name that C has not taken, "
             "as wave.c"

@@ -198,8 +198,7 @@ def _looked_up(function: types.FunctionType) -> Iterator[Any]:
     for held in spaces:  # which grows by the modules that are met
         for name in names:
             found = held.get(name)
-            code = isinstance(found, types.FunctionType | types.ModuleType)
-            if code and _of_library(found):
+            if isinstance(found, types.FunctionType | types.ModuleType) and _of_library(found):
                 yield found.__name__
                 continue
             yield found
