@@ -367,11 +367,7 @@ def focus(patch: Patch, fault: Fault) -> None:
         patch.setattr(hostile, "draw", lambda rng: rng.choice(["default float16", "default bfloat16"]))
 
 
-LONGER = {"undefined but bounded", "holes dropped by a recording", "checker: overflow unseen", "checker: boxes sampled"}
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LONGER else name for name in FAULTS]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught(name: str, monkeypatch: Patch) -> None:
     fault = FAULTS[name]
     focus(monkeypatch, fault)

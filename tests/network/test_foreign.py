@@ -244,7 +244,7 @@ def test_weights_with_a_named_architecture(tmp_path: Path) -> None:
     x = torch.randn(5, 2)
     with torch.no_grad():
         assert torch.equal(read_network(path, "mlp:2,5,1:tanh")(x), model(x))
-    encoder = EncoderNetwork([2, 4, 2, 6, 1], "gelu", True).eval()
+    encoder = EncoderNetwork([2, 4, 2, 6, 1], "gelu", True, torch.float32).eval()
     safetensors.torch.save_file(encoder.state_dict(), tmp_path / "e.safetensors")
     with torch.no_grad():
         found = read_network(tmp_path / "e.safetensors", "encoder:2,4,2,6,1:gelu:pre")(x)
@@ -268,7 +268,7 @@ def test_weights_in_float64_stay_as_they_are(architecture: str, tmp_path: Path) 
     """Read into a model of float32 they were rounded to it, and all that was proved was of another network."""
     kind = torch.float64
     dense = nn.Sequential(nn.Linear(2, 5, dtype=kind), nn.Tanh(), nn.Linear(5, 1, dtype=kind))
-    model = dense if architecture.startswith("mlp") else EncoderNetwork([2, 4, 2, 6, 1], "gelu", True).to(kind).eval()
+    model = dense if architecture.startswith("mlp") else EncoderNetwork([2, 4, 2, 6, 1], "gelu", True, kind).eval()
     state = {name: torch.rand_like(value) for name, value in model.state_dict().items()}
     model.load_state_dict(state)
     path = tmp_path / "w.safetensors"

@@ -43,15 +43,14 @@ WRITTEN = 'write it as "mlp:2,32,32,1:tanh" or "encoder:3,8,2,16,1:gelu:pre"'
 class EncoderNetwork(nn.Module):
     """One torch encoder layer over numbers as tokens: embed, position, layer, mean, read."""
 
-    def __init__(self, sizes: list[int], activation: str, pre: bool) -> None:
+    def __init__(self, sizes: list[int], activation: str, pre: bool, dtype: torch.dtype) -> None:
         super().__init__()
         tokens, width, heads, hidden, outputs = sizes
-        self.embed = nn.Linear(1, width)
-        self.position = nn.Parameter(torch.zeros(tokens, width, dtype=torch.float32, device="cpu"))
-        self.layer = nn.TransformerEncoderLayer(
-            width, heads, hidden, dropout=0.0, activation=activation, batch_first=True, norm_first=pre
-        )
-        self.read = nn.Linear(width, outputs)
+        self.embed = nn.Linear(1, width, dtype=dtype, device="cpu")
+        self.position = nn.Parameter(torch.zeros(tokens, width, dtype=dtype, device="cpu"))
+        options: dict[str, Any] = {"activation": activation, "batch_first": True, "norm_first": pre, "dropout": 0.0}
+        self.layer = nn.TransformerEncoderLayer(width, heads, hidden, **options, dtype=dtype, device="cpu")
+        self.read = nn.Linear(width, outputs, dtype=dtype, device="cpu")
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, tokens) -> (B, outputs)."""
@@ -71,9 +70,8 @@ def read_weights(path: Path, architecture: str) -> RecordedNetwork:
         raise FileError(f"{path}: weights of one format, {either('', WIDE)}, make a network")
     kind, sizes, words = _spelled(architecture)
     try:
-        model = (_mlp if kind == "mlp" else _encoder)(sizes, words)
-        # Before they are read: weights read into a coarser format would be rounded to it.
-        model.to(kinds.pop())
+        # In the format of the file: weights read into a coarser one would be rounded to it.
+        model = (_mlp if kind == "mlp" else _encoder)(sizes, words, kinds.pop())
         # Strictly: a tensor too many or too few means another architecture.
         model.load_state_dict(_in_order(model, state) if kind == "mlp" else state)
     except (RuntimeError, ValueError, AssertionError) as error:
@@ -112,10 +110,10 @@ def _numbered(names: list[str]) -> bool:
     return len({re.sub(r"[0-9]+", "0", name) for name in names}) == 1
 
 
-def _mlp(sizes: list[int], words: list[str]) -> nn.Module:
+def _mlp(sizes: list[int], words: list[str], dtype: torch.dtype) -> nn.Module:
     parts: list[nn.Module] = []
     for first, second in pairwise(sizes):
-        parts += [nn.Linear(first, second), ACTIVATIONS[words[0]]()]
+        parts += [nn.Linear(first, second, dtype=dtype, device="cpu"), ACTIVATIONS[words[0]]()]
     return nn.Sequential(*parts[:-1])
 
 
@@ -138,5 +136,5 @@ def _need_order(state: Mapping[str, Tensor], weights: list[str], biases: list[st
         raise ValueError("two of its names have the same numbers, which say the order of its layers")
 
 
-def _encoder(sizes: list[int], words: list[str]) -> nn.Module:
-    return EncoderNetwork(sizes, words[0], words[1] == "pre")
+def _encoder(sizes: list[int], words: list[str], dtype: torch.dtype) -> nn.Module:
+    return EncoderNetwork(sizes, words[0], words[1] == "pre", dtype)
