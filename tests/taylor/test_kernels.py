@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -205,3 +208,24 @@ def test_without_numba_everything_is_plain() -> None:
     with kernels.backend(False):
         assert not kernels.ready(torch.zeros(1, dtype=torch.float64))
     assert not kernels.ready(torch.zeros(1, dtype=torch.float64, requires_grad=True))
+
+
+GROWN = """
+import sys
+import numpy as np
+from onelayer.taylor import rounding
+rounding.GROWTH = float(sys.argv[1])
+from onelayer.taylor import compiled
+rem = np.ones(1)
+compiled.execute(np.array([0.0, 0.0, 1e300]), np.zeros(1), rem)
+print(rem[0])
+"""
+
+
+def test_a_kernel_on_disk_is_not_used_with_other_constants(tmp_path: Path) -> None:
+    """Numba compares the date of the file of a kernel alone: a bound of rounding that was mended elsewhere was not."""
+    room = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for growth in ("1.0625", "1.5"):
+        command = [sys.executable, "-c", GROWN, growth]
+        found = subprocess.run(command, env=room, capture_output=True, text=True, check=True, timeout=120)
+        assert float(found.stdout) == float(growth)

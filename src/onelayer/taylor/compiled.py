@@ -8,12 +8,15 @@ taylor/kernels.py has validated, and outputs are filled with NaN first: an entry
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 
+from onelayer.taylor import rounding
 from onelayer.taylor.rounding import GROWTH, TINY, UNDERFLOW, UNIT, WORTHLESS
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -27,8 +30,23 @@ _OPTIONS: dict[str, Any] = {
 TILE = 512  # columns at a time: the rows of two operands and of their product stay in the second cache
 
 
+def _foundations() -> str:
+    """A hash of what kernels are made of beside their own lines: the constants of rounding, and the kernels here."""
+    constants = {name: value for name, value in vars(rounding).items() if isinstance(value, float)}
+    code = files("onelayer.taylor").joinpath("compiled.py").read_bytes()
+    return hashlib.sha256(code + repr(sorted(constants.items())).encode()).hexdigest()[:16]
+
+
+FOUNDATIONS = _foundations()
+
+
 def jitted(function: _Kernel) -> _Kernel:
-    """Compiled at first use, and kept on disk where there is a place for it."""
+    """Compiled at first use, and kept on disk where there is a place for it.
+
+    Numba finds what it kept by the name of a function and the date of its file: a constant of another file, or a kernel
+    that is called, stays what it was when the file was compiled. So the name says what they are.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{FOUNDATIONS}"
     try:
         kernel: _Kernel = numba.jit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
