@@ -15,6 +15,7 @@ from onelayer.build.nested.compose import compose
 from onelayer.build.nested.composer import composer
 from onelayer.build.nested.cones import cone_ridges, is_cone
 from onelayer.checker.cones import rises_in_proportion
+from onelayer.errors import OnelayerError
 from onelayer.language.formula import parse
 from onelayer.lemmas.cone import cone_error, homogeneous
 from onelayer.lemmas.nested import Outer
@@ -43,6 +44,9 @@ def hypot(low: tuple[float, float] = (-3.0, -2.0), text: str = "sqrt(x1**2 + x2*
         ("x1**2/x2", False),
         ("sqrt(x1**2 + x2)", False),
         ("x1*exp(x2 - x2)", False),
+        ("max(abs(x1) + abs(x2), x1**0)", False),
+        ("(abs(x1) + abs(x2))**-1", False),
+        ("sqrt(abs(x1))*sqrt(abs(x1) + abs(x2))**-1", False),
     ],
 )
 def test_homogeneous_functions_are_known(text: str, cone: bool) -> None:
@@ -76,6 +80,17 @@ def test_ridges_that_are_no_cone_prove_nothing() -> None:
     assert cone_error(replace(hypot(), ridges=bent), 1.0) == math.inf
     assert not rises_in_proportion(replace(hypot(), ridges=bent))
     assert cone_error(replace(hypot(low=(0.1, -2.0)), ridges=ridges), 1.0) == math.inf
+
+
+def test_a_power_that_is_one_everywhere_makes_no_cone() -> None:
+    """u**0 is no multiple of u: f has a spike at the tip, where a rim and its cone know of none."""
+    stretched = ARM.replace("sqrt(u**2 + v**2)", "max(sqrt(u**2 + v**2), u**0 - 1e6*sqrt(u**2 + v**2))")
+    formula = parse(stretched, 6)
+    box = Box([0.11, 0.07, -3, -3, -1, -0.97], [1.3, 1.17, 3, 3, 0.93, 1])
+    found = composer(understood(formula, box), box, torch.float64)
+    assert found is not None
+    with pytest.raises(OnelayerError):
+        compose(found, 0.2, Observer())
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from onelayer.taylor.hull import evaluate_hulled
 
 ORDER = 6  # of the Taylor models on an edge: one variable, so a high order costs little and saves halvings
 GUARD = 1e-9  # of an edge, around a kink: the enclosure of an absolute value is as wide as what holds its kink
-# Operations that have a value of degree >= 0 at zero; division and logarithms do not.
-KNOWN = ("add", "sub", "neg", "mul", "pow", "sqrt", "abs", "relu", "max", "min")
+# Operations that keep the one degree of their arguments; whatever is neither here nor has a rule has no degree.
+KEPT = ("add", "sub", "neg", "abs", "relu", "max", "min")
 
 
 def homogeneous(formula: Formula) -> bool:
@@ -49,13 +49,13 @@ def _degree(node: Node, args: list[Fraction]) -> Fraction | None:
             return Fraction(0)
         case "mul":
             return args[0] + args[1]
-        # Negative powers have no value at zero, where the tip is.
-        case "pow" if node.value > 0:
-            return args[0] * int(node.value)
+        # Negative powers have no value at zero, where the tip is, and the power 0 is 1.
+        case "pow":
+            return args[0] * int(node.value) if node.value > 0 else None
         case "sqrt":
             return args[0] / 2
         # Sums and maxima of one degree; abs and relu of any, since t >= 0.
-        case op if op in KNOWN and len(set(args)) == 1:
+        case op if op in KEPT and len(set(args)) == 1:
             return args[0]
     return None
 
