@@ -167,17 +167,21 @@ def test_bounds_are_found_by_bisection() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_case_of_one_kink_bounds_another_beside_it(seed: int) -> None:
-    """relu(u) and |u| at points where v has the assumed sign, u being nearly a multiple of v."""
+    """relu(u) and |u| at points where v has the assumed sign, u being nearly a multiple of v, of more variables or not."""
     rng = random.Random(seed)
-    x, y = (coordinate(i, -1.0, 1.0, 2) for i in range(2))
-    v = x + y.scaled(arb(rng.uniform(-2, 2))).shifted(arb(rng.uniform(-0.5, 0.5)))
+    x, y, z = (coordinate(i, -1.0, 1.0, 2) for i in range(3))
+    v = x.shifted(arb(rng.uniform(-0.5, 0.5)))
+    if seed % 3:
+        v = v + y.scaled(arb(rng.uniform(-2, 2)))
     u = v.scaled(arb(rng.choice([-1, 1]) * rng.uniform(0.5, 2))) + y.scaled(arb(rng.uniform(-0.1, 0.1)))
     u = u.shifted(arb(rng.uniform(-0.1, 0.1)))
+    if seed % 2:
+        u = u + z.scaled(arb(rng.uniform(-0.1, 0.1)))
     for sign in (1, -1):
         kinks = Kinks([(v, sign)])
         found = kinks.relu(u), kinks.absolute(u)
         for _ in range(200):
-            point = [arb(rng.uniform(-1, 1)) for _ in range(2)]
+            point = [arb(rng.uniform(-1, 1)) for _ in range(3)]
             if float(value_at(v, point).mid()) * sign >= 0:
                 number = float(value_at(u, point).mid())
                 for enclosure, truth in zip(found, (max(number, 0.0), abs(number)), strict=True):

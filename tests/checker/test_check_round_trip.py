@@ -71,6 +71,12 @@ NAMED: dict[str, Callable[[], Approximation]] = {
     "units of one position, shut at another": lambda: approximate(
         "sin(1.54*x2); x1*x2 + 1", Box([-0.98, 1.24], [-0.97, 1.54]), 0.1, layout="tokens", dtype=torch.float32
     ),
+    "kinks of the same line, one of them written with more variables": lambda: approximate(
+        "min(min(2*x1 + 0.5*x2 + 2*x3, -0.3 - x1 + 0.5*x2 + 2*x3), 3 + x1)",
+        Box([-0.91, 0.33, -1.13], [0.09, 0.63, -0.13]),
+        0.1,
+        layout="packed",
+    ),
     "ramps that touch": lambda: superpose("hypot(x1, x2, x3)", Box([0.0] * 3, [1.0] * 3), 0.1, dtype=torch.float32),
     "kinks of two inputs": lambda: approximate(
         "relu(x2 - 1)*0.5 + abs(abs(2*x1 - 1) - 0.3)", Box([-1.0, -0.5], [0.3, 0.8]), 1e-3

@@ -11,7 +11,7 @@ from functools import cache, partial
 from flint import arb, arb_series
 
 from onelayer.checker import analytic, chords, edges
-from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, whole_power
+from onelayer.checker.arithmetic import UNIT_BALL, ZERO, Taylor, constant, union, whole_power
 from onelayer.checker.expansions import EXPANSIONS, by_balls
 from onelayer.checker.many import Many
 
@@ -389,9 +389,11 @@ def _larger(a: Taylor, b: Taylor) -> bool | None:
 
 
 def proportion(u: Taylor, v: Taylor) -> tuple[arb, arb]:
-    """A number a and a ball that contains u - a v on the whole box."""
-    best = max(range(1, len(v.c)), key=lambda at: v.c[at].abs_lower().mid(), default=0)
-    if u.support != v.support or len(u.c) <= best or v.c[best].abs_lower() == 0:
+    """A number a and a ball that contains u - a v on the whole box; a variable of only one of them tells no a."""
+    support = union(u.support, v.support)
+    first, second = u.over(support), v.over(support)
+    best = max(range(1, len(second)), key=lambda at: second[at].abs_lower().mid(), default=0)
+    if not best or second[best].abs_lower() == 0:
         return arb(1), arb("nan")
-    ratio = (u.c[best] / v.c[best]).mid()
+    ratio = (first[best] / second[best]).mid() if best < len(first) else ZERO
     return ratio, (u - v.scaled(ratio)).range()
