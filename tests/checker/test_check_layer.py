@@ -13,7 +13,7 @@ import torch
 from flint import arb, ctx
 
 from onelayer.checker.arithmetic import coordinate, monomials, whole_power
-from onelayer.checker.boxes import PROVED, Prover
+from onelayer.checker.boxes import PROVED, REFUTED, Prover
 from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.outcome import Rejected
@@ -189,3 +189,21 @@ def test_a_cut_that_was_right_is_made_again(tmp_path: Path) -> None:
     layer = Layer(read_model(tmp_path / "model.safetensors"), None)
     prover = Prover(layer, parse("0.1*x1**2 + 0*x2", 2), 0.5, 6, 200)
     assert prover((0.0, 0.0), (1.0, 1.0)).outcome == PROVED
+
+
+def test_a_coordinate_along_which_a_cut_does_nothing_rests(tmp_path: Path) -> None:
+    # A layer and a function of x2 alone, and a spike of the function at its end: cuts along x1 only double the boxes.
+    def numbers(values: list[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    slopes = [73983.29020535964, 73982.2953452604, 73977.68020920904, 73265.43529030165, -73983.29020535964]
+    starts = [-143551.65775433, -143525.65296981, -143539.98284037, -142515.91484342, 69536.8720579]
+    values = [79921215600.0, -1.64251279, 1258117120.0, -3358156910.0, 2826.45344]
+    keys = AxisKeys(1, numbers(slopes), numbers(starts))
+    save_model(lookup_model(2, (), [LookupHead([keys], numbers(values)[:, None])]), tmp_path / "model.safetensors")
+    stored = read_model(tmp_path / "model.safetensors")
+    sides = (1.38, 1.44), (1.68, 2.44)
+    layer = Layer(stored, Execution.of("float64 execution", stored, sides))
+    spike = parse("x2*x2 - x2 + cos(x2) + 1/(1 + (69444444.44444445*(x2 - 1.44))**2)", 2)
+    for limit, outcome in ((1.84, PROVED), (0.6, REFUTED)):
+        assert Prover(layer, spike, limit, 8, 100)(*sides).outcome == outcome

@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flint import arb
 
 from onelayer.checker.arithmetic import ZERO, Taylor, coordinate, monomials, whole_power
 from onelayer.checker.attention import Vector
+from onelayer.checker.cuts import Corner, Found, cut, middle, split_axis, turned, weight
 from onelayer.checker.formula import enclosed
 from onelayer.checker.functions import Kinks, proportion
 from onelayer.checker.quotient import divides, quotients
@@ -18,12 +19,9 @@ from onelayer.language.formula import Formula
 from onelayer.observer import Observer
 
 MAX_CASES = 3  # different kinks taken by cases at once on one box; with more, the box is cut first
-HELPED = 0.9  # a cut has helped if it shrinks the bound by this factor
-HALVED = 0.5  # and much if by this one
 PIECES = 800  # of the polynomial of one box
 PROVED, REFUTED, OPEN = "proved", "refuted", "open"
 
-Corner = Sequence[float]
 Cleared = list[tuple[Taylor, arb]] | None  # T D - N and min|D| per output; None where the formula may be undefined
 Evaluated = Callable[[Sequence[Taylor], Kinks], Vector]  # a layer, or another formula in its place
 
@@ -164,7 +162,7 @@ class Prover:
             else:
                 g, worst = h, bound
         centre = max(abs(float(item.c[0].mid())) for item in g)
-        axis = _split_axis(g, kinks.open, low, high)
+        axis = split_axis(g, kinks.open, low, high)
         return Found(OPEN, axis, worst, centre, rounding=rounding, blind=not kinks.open and _mostly_remainder(g))
 
     def _by_cases(self, low: Corner, high: Corner, kink: Taylor, cases: list[tuple[Taylor, int]]) -> bool:
@@ -209,23 +207,6 @@ class Gap:
         """Whether |T - f| <= limit, rounding included, on the whole box."""
         room = limit - self.rounding
         return bool(self.most <= room) or below(self.item, room, PIECES)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What one evaluation of a box gave: outcome, axis to cut next, bound, error at the centre, counterexample.
-
-    An execution may be off by ``rounding`` beside the bound. Where that is ``blind``, remainders are most of it, and
-    they say of no axis that it is theirs.
-    """
-
-    outcome: str
-    axis: int = 0
-    bound: float = 0.0
-    centre: float = 0.0
-    place: tuple[float, ...] = ()
-    rounding: float = 0.0
-    blind: bool = False
 
 
 def climb(g: Taylor, t: arb) -> arb:
@@ -302,37 +283,8 @@ def _parts(item: Taylor) -> list[Taylor]:
         slope = item.slope(variable)
         if slope >= 0 or slope <= 0:
             return [item.face(variable, upper) for upper in (False, True)]
-    variable = max(item.support, key=lambda v: _weight(item, v))
+    variable = max(item.support, key=lambda v: weight(item, v))
     return [item.restricted(variable, upper) for upper in (False, True)]
-
-
-def _weight(item: Taylor, variable: int, degree: int = 1) -> float:
-    """Sum of the absolute coefficients of the monomials of at least this degree that hold the variable."""
-    at = item.support.index(variable)
-    exponents = monomials(len(item.support), item.degree)
-    terms = zip(item.c, exponents, strict=True)
-    return sum(float(c.abs_upper()) for c, e in terms if e[at] and sum(e) >= degree)
-
-
-def _split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
-    """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that."""
-    widths = [b - a for a, b in zip(low, high, strict=True)]
-    usable = [i for i, width in enumerate(widths) if width > 0] or [0]
-    for degree in (1,) if kinks else (2, 1):
-        scores = _scores(kinks[:1] or g, degree, len(widths))
-        best = max(usable, key=scores.__getitem__)
-        if scores[best] > 0 and all(map(math.isfinite, scores)):
-            return best
-    return max(usable, key=widths.__getitem__)
-
-
-def _scores(items: Sequence[Taylor], degree: int, dim: int) -> list[float]:
-    """How much each coordinate matters in the terms of a degree."""
-    scores = [0.0] * dim
-    for item in items:
-        for variable in item.support:
-            scores[variable] += _weight(item, variable, degree)
-    return scores
 
 
 def _largest(items: Sequence[Taylor]) -> float:
@@ -348,38 +300,3 @@ def _mostly_remainder(items: Sequence[Taylor]) -> bool:
 
 def _or_infinite(bound: arb) -> float:
     return math.inf if bound.is_nan() else float(bound)
-
-
-def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Found:
-    """Another coordinate, the widest, where a cut along one has not helped: what resists need not show its support.
-
-    The same one as before where that has helped much and what is left is mostly remainder: the polynomial knows nothing
-    of it, and the cut was a guess that was right.
-    """
-    widths = [b - a for a, b in zip(low, high, strict=True)]
-    if parent is None:
-        return found
-    if parent.axis != found.axis:
-        right = found.blind and found.bound < HALVED * parent.bound and widths[parent.axis] > 0
-        return replace(found, axis=parent.axis) if right else found
-    widths[found.axis] = 0.0
-    helped = found.bound < HELPED * parent.bound  # a NaN has not
-    if not helped and any(widths):
-        return replace(found, axis=max(range(len(widths)), key=widths.__getitem__))
-    return found
-
-
-def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:
-    """Both halves of a box, or None when there is no float between its ends."""
-    centre = low[axis] / 2 + high[axis] / 2
-    if not low[axis] < centre < high[axis]:
-        return None
-    below_ = list(high)
-    above = list(low)
-    below_[axis] = above[axis] = centre
-    return [(low, tuple(below_)), (tuple(above), high)]
-
-
-def middle(low: Corner, high: Corner) -> tuple[float, ...]:
-    """The centre of a box."""
-    return tuple(a / 2 + b / 2 for a, b in zip(low, high, strict=True))
