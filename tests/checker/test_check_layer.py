@@ -203,7 +203,8 @@ def test_a_coordinate_along_which_a_cut_does_nothing_rests(tmp_path: Path) -> No
     save_model(lookup_model(2, (), [LookupHead([keys], numbers(values)[:, None])]), tmp_path / "model.safetensors")
     stored = read_model(tmp_path / "model.safetensors")
     sides = (1.38, 1.44), (1.68, 2.44)
-    layer = Layer(stored, Execution.of("float64 execution", stored, sides))
     spike = parse("x2*x2 - x2 + cos(x2) + 1/(1 + (69444444.44444445*(x2 - 1.44))**2)", 2)
-    for limit, outcome in ((1.84, PROVED), (0.6, REFUTED)):
-        assert Prover(layer, spike, limit, 8, 100)(*sides).outcome == outcome
+    for arithmetic in ("float64 execution", "real"):
+        layer = Layer(stored, Execution.of(arithmetic, stored, sides))
+        for limit, outcome in ((1.84, PROVED), (0.6, REFUTED)):
+            assert Prover(layer, spike, limit, 8, 60)(*sides).outcome == outcome

@@ -164,10 +164,10 @@ class SoftmaxQuotient:
         # Q is a sum of exponentials: its ends by theirs are sharper than the range of its polynomial, and never zero.
         total = combination([(arb(1), item) for item in self.e], ZERO, order)
         self.inverse = apply("inv", total, (low, high))
-        self.upper: list[arb] = []
+        one_box = isinstance(low, arb)
+        self.upper = [(top / low).min(arb(1)).upper() for top in tops] if one_box else []
         self.spoiled = [ZERO] * len(shifted)
         if execution is not None:
-            self.upper = [(top / low).min(arb(1)).upper() for top in tops]
             relative, absolute = execution.softmax(spreads, logits.errors, self.upper)
             self.spoiled = execution.average(self.upper, relative, absolute, len(shifted) + 1)
 
