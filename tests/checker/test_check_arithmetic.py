@@ -167,7 +167,7 @@ def test_bounds_are_found_by_bisection() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_case_of_one_kink_bounds_another_beside_it(seed: int) -> None:
-    """relu(u) and |u| at points where v has the assumed sign, u being nearly a multiple of v, of more variables or not."""
+    """relu(u) and |u| at points where v has the assumed sign, u being nearly a multiple of v, in more variables too."""
     rng = random.Random(seed)
     x, y, z = (coordinate(i, -1.0, 1.0, 2) for i in range(3))
     v = x.shifted(arb(rng.uniform(-0.5, 0.5)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -164,8 +165,7 @@ class SoftmaxQuotient:
         # Q is a sum of exponentials: its ends by theirs are sharper than the range of its polynomial, and never zero.
         total = combination([(arb(1), item) for item in self.e], ZERO, order)
         self.inverse = apply("inv", total, (low, high))
-        one_box = isinstance(low, arb)
-        self.upper = [(top / low).min(arb(1)).upper() for top in tops] if one_box else []
+        self.upper = _heaviest(tops, low)
         self.spoiled = [ZERO] * len(shifted)
         if execution is not None:
             relative, absolute = execution.softmax(spreads, logits.errors, self.upper)
@@ -312,6 +312,13 @@ def _placed(values: Sequence[arb], places: Sequence[int], length: int) -> list[a
             out[place] = value
     out[0] = out[0] + cut * UNIT_BALL
     return out
+
+
+def _heaviest(tops: Sequence[Any], low: Any) -> list[arb]:
+    """What each weight is at most, of exponentials up to these with a sum of at least ``low``; nothing of many boxes."""
+    if not isinstance(low, arb):
+        return []
+    return [(top / low).min(arb(1)).upper() for top in tops]
 
 
 def _sum_of_lowest(spreads: Sequence[arb]) -> arb:

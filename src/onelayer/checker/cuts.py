@@ -76,16 +76,12 @@ def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Fou
         return found
     found = replace(found, idle=_resting(found, parent))
     widths = [b - a for a, b in zip(low, high, strict=True)]
-    others = [axis for axis, width in enumerate(widths) if width > 0 and axis != found.axis]
-    fresh = [axis for axis in others if axis not in found.idle]
-    tired = found.axis in found.idle
-    if parent.axis != found.axis:
-        right = found.blind and found.bound < HALVED * parent.bound and widths[parent.axis] > 0
-        if right:
-            return replace(found, axis=parent.axis)
-        return _along(found, fresh, widths) if found.blind and tired else found
-    helped = found.bound < HELPED * parent.bound  # a NaN has not
-    return found if helped else _along(found, fresh or (others if tired else []), widths)
+    if parent.axis == found.axis:
+        helped = found.bound < HELPED * parent.bound  # a NaN has not
+        return found if helped else _elsewhere(found, widths)
+    if found.blind and found.bound < HALVED * parent.bound and widths[parent.axis] > 0:
+        return replace(found, axis=parent.axis)
+    return _elsewhere(found, widths) if found.blind and found.axis in found.idle else found
 
 
 def _resting(found: Found, parent: Found) -> dict[int, int]:
@@ -96,9 +92,16 @@ def _resting(found: Found, parent: Found) -> dict[int, int]:
     return left
 
 
-def _along(found: Found, axes: Sequence[int], widths: Sequence[float]) -> Found:
-    """To be cut along the widest of some axes, if there are any."""
-    return replace(found, axis=max(axes, key=widths.__getitem__)) if axes else found
+def _elsewhere(found: Found, widths: Sequence[float]) -> Found:
+    """To be cut along the widest of the other axes, of those that do not rest; where all do, the widest of all others.
+
+    If it does not rest itself and all others do, it stays.
+    """
+    others = [axis for axis, width in enumerate(widths) if width > 0 and axis != found.axis]
+    awake = [axis for axis in others if axis not in found.idle]
+    if found.axis in found.idle:
+        awake = awake or others
+    return replace(found, axis=max(awake, key=widths.__getitem__)) if awake else found
 
 
 def cut(low: Corner, high: Corner, axis: int) -> list[tuple[Corner, Corner]] | None:
