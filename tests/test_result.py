@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from onelayer import Box, lipschitz, load_claim
+from onelayer import Box, lipschitz, load_claim, pictures
 from onelayer.errors import FileError, OnelayerError
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
@@ -172,7 +172,13 @@ def changed_in_place(kind: str) -> Approximation:
 
 
 @pytest.mark.parametrize("kind", ["number", "format"])
-@pytest.mark.parametrize("use", ["save", "c", "torch", "coq", "guarded", "draw", "to_html", "explain"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *("save", "c", "torch", "coq", "guarded", "draw", "to_html", "explain", "report"),
+        *("call", "outcome", "drawn", "boxes", "attention", "scene"),
+    ],
+)
 def test_a_model_that_was_changed_in_place_states_no_bound(kind: str, use: str, tmp_path: Path) -> None:
     a = changed_in_place(kind)
     uses = {
@@ -184,10 +190,34 @@ def test_a_model_that_was_changed_in_place_states_no_bound(kind: str, use: str, 
         "draw": a.draw,
         "to_html": lambda: a.to_html(tmp_path / "a.html"),
         "explain": a.explain,
+        "report": lambda: a.report(tmp_path / "a.html"),
+        "call": lambda: a(torch.zeros(1, 2, dtype=torch.float64)),
+        "outcome": a.outcome,
+        "drawn": lambda: pictures.draw(a, tmp_path / "a.png"),
+        "boxes": lambda: pictures.draw_boxes(a, tmp_path / "a.png"),
+        "attention": lambda: pictures.draw_attention(a, tmp_path / "a.png"),
+        "scene": lambda: pictures.Scene.of(a),
     }
     with pytest.raises(OnelayerError, match="other weights than the model has"):
         uses[use]()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["number", "format"])
+def test_what_is_shown_of_a_changed_model_says_so(kind: str) -> None:
+    a = changed_in_place(kind)
+    assert "other weights than the model has" in repr(a)
+    assert "proved" not in repr(a)
+    assert "NOT this model" in a._repr_html_()
+
+
+def test_a_model_that_was_called_before_is_asked_again(made: Approximation) -> None:
+    a = replace(made, model=copy.deepcopy(made.model))
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    a(x)
+    a.model.own("b_R").data += 1.0
+    with pytest.raises(OnelayerError, match="other weights than the model has"):
+        a(x)
 
 
 def test_nothing_is_made_of_a_result_whose_model_was_hooked(made: Approximation, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from onelayer.build.lookup.solve import solved_on
 from onelayer.build.lookup.storage import Storage, computing, storage_of
 from onelayer.door import door
 from onelayer.errors import OnelayerError
-from onelayer.float64 import one_number
+from onelayer.float64 import at_most, one_number
 from onelayer.formats import WIDE, either
 from onelayer.ground import pinned
 from onelayer.observer import AT_LEAST, Observer, Stopped, observing
@@ -32,7 +32,6 @@ from onelayer.portfolio.slopes import smooth
 from onelayer.portfolio.standing import preference
 from onelayer.portfolio.task import Task, proved
 from onelayer.portfolio.ways import pieces, race, tokens
-from onelayer.proof.certificate import stated
 from onelayer.proof.certify import AUTO, chosen_device
 from onelayer.proof.recorded import understood
 from onelayer.proof.supposed import supposed
@@ -97,7 +96,7 @@ def approximate(
     gradient_eps = one_number(gradient_eps)
     check_eps(eps)
     # A number of another kind may round up to a float; a certificate states no larger eps than was asked.
-    eps = stated(eps)
+    eps = at_most(eps)
     if gradient_eps is not None:
         check_eps(gradient_eps, "gradient_eps")
     storage = storage_of(dtype)

@@ -78,10 +78,9 @@ def one_number(value: Any) -> Any:
 
 
 def at_most(value: Any) -> float:
-    """The largest float that is not above a number, which may be a fraction or an integer of any size."""
-    if not isinstance(value, Rational):
-        return float(value)
-    exact = Fraction(int(value.numerator), int(value.denominator))
+    """The largest float that is not above a number: a fraction, an integer of any size, a float of more digits."""
+    rational = isinstance(value, Rational)
+    exact = Fraction(int(value.numerator), int(value.denominator)) if rational else value
     try:
         near = float(exact)
     except OverflowError:

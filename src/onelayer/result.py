@@ -108,15 +108,16 @@ class Approximation:
         A module can be changed in place: ``model.float()`` does, and so does an optimiser. Whatever states the bound of
         the layer or guards its domain asks first.
         """
+        if complaint := self._changed():
+            raise OnelayerError(complaint)
+
+    def _changed(self) -> str:
+        """Why the model is not the one that was certified; nothing where it is."""
         if weights_sha256(self.model) != self.certificate.weights_sha256:
-            raise OnelayerError(
-                "the certificate was made for other weights than the model has; certify the model again"
-            )
+            return "the certificate was made for other weights than the model has; certify the model again"
         if not stands_as_built(self.model):
-            raise OnelayerError(
-                "the model has hooks, or code in the place of its own, and is not what its weights say; certify it as "
-                "it is, and save that certificate"
-            )
+            return "the model has hooks, or code in place of its own; certify it as it is, and save that certificate"
+        return ""
 
     @property
     def box(self) -> Box:
@@ -127,6 +128,7 @@ class Approximation:
     def __call__(self, x: Any, *, guard: str | bool | None = WARN) -> Any:
         """T at points of any kind of array; a point outside the certified domain warns once, or as ``guard`` says."""
         if guard == WARN:
+            self.need_certified()
             return self._warning(x)
         return self.guarded(guard)(x)
 
@@ -137,6 +139,7 @@ class Approximation:
 
     def outcome(self) -> str:
         """Whether eps was reached, in words; where not, what is known, what was tried and what would probably do."""
+        self.need_certified()
         certificate = self.certificate
         condition = "".join(f", {text}" for text in (certificate.where, certificate.condition) if text)
         high = outward(certificate.upper, up=True, limit=certificate.eps if certificate.proved else None)
@@ -291,14 +294,16 @@ class Approximation:
         ]
         if self.gradient is not None:
             rows.insert(1, (f"slopes, {self.gradient.status}", self.gradient.sentence))
+        if changed := self._changed():
+            rows.insert(0, ("NOT this model", changed))
         if self.wanted_tokens is not None:
             rows.append(("eps needs", f"about {self.wanted_tokens:,} tokens"))
         more = folded("certificate", self.certificate.to_json())
         return card("Approximation", rows, self.certificate.status, more)
 
     def __repr__(self) -> str:
-        size = self.size()
-        return f"Approximation({counted(size, ('heads', 'tokens'))}, {self.certificate})"
+        known = self._changed() or self.certificate
+        return f"Approximation({counted(self.size(), ('heads', 'tokens'))}, {known})"
 
 
 @door

@@ -86,3 +86,13 @@ def test_unrecorded_function_is_asked_for(proved: Proved, tmp_path: Path) -> Non
     with pytest.raises(OnelayerError, match="give it as f="):
         draw(without, tmp_path / "a.png")
     assert draw(without, tmp_path / "a.png", f="exp(sin(pi*x))").exists()
+
+
+def test_another_function_is_not_drawn_under_a_certificate(proved: Proved, tmp_path: Path) -> None:
+    """Its title says how far T is from the function that was proved."""
+    result = proved("one")
+    for given in (result, Approximation(result.model, result.certificate, None)):
+        for other in ("exp(sin(pi*x)) + 0.1", "cos(x)"):
+            with pytest.raises(OnelayerError, match="not the function of this proof"):
+                draw(given, tmp_path / "a.png", f=other)
+    assert list(tmp_path.iterdir()) == []

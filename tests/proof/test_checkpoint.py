@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from torch import nn
 import onelayer as ol
 from onelayer.errors import FileError, OnelayerError
 from onelayer.layer.transformer import OneLayerTransformer
-from onelayer.proof import checkpoint, crew, search, units
+from onelayer.proof import checkpoint, crew, problem, search, units
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify
 from onelayer.proof.checkpoint import packed
@@ -141,6 +142,23 @@ def test_a_checkpoint_of_another_version_is_refused(
     path = tmp_path / "state"
     left_at(layer, path, 2)
     monkeypatch.setattr(ol, "__version__", "0.0.1")
+    with pytest.raises(FileError, match="another problem"):
+        certify(layer, F, BOX, EPS, order=1, resume=path)
+
+
+def test_a_checkpoint_of_other_code_under_the_same_version_is_refused(
+    layer: OneLayerTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of the package was mended in between, as by git pull."""
+    path = tmp_path / "state"
+    left_at(layer, path, 2)
+    before = problem.PACKAGE
+    other = shutil.copytree(before, tmp_path / "onelayer", ignore=shutil.ignore_patterns("__pycache__"))
+    assert problem.code_of(other) == problem.code_of(before)
+    file = other / "taylor" / "rounding.py"
+    file.write_text(f"{file.read_text()}# mended\n")
+    problem.code_of.cache_clear()
+    monkeypatch.setattr(problem, "PACKAGE", other)
     with pytest.raises(FileError, match="another problem"):
         certify(layer, F, BOX, EPS, order=1, resume=path)
 

@@ -83,7 +83,7 @@ class RecallReport:
         return f"{recalled}, {stored}, {slope}, {self.seconds:.1f} s{between}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Memorization(Approximation):
     """An Approximation whose claim is about the rows of a table; ``classes`` holds the labels, if there are any."""
 
@@ -102,6 +102,7 @@ def recall(result: Approximation, x: Any) -> Any:
 
     OnelayerError for a row at which T is no number, which no label is near.
     """
+    result.need_certified()
     model = result.model
     points = torch.as_tensor(np.asarray(x), dtype=model.dtype, device=model.device)
     values = model(points)

@@ -20,7 +20,7 @@ from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.pictures.style import drawable
 from onelayer.pictures.written import written_domain, written_names
 from onelayer.proof.certificate import Certificate, abridged, outward
-from onelayer.recording.target import Target, as_target
+from onelayer.recording.target import Target, as_target, place
 from onelayer.result import Approximation
 
 Array = NDArray[np.float64]
@@ -31,6 +31,7 @@ FAR = 6.0
 # Errors within so many units in the last place of the largest value are the rounding of one forward pass of a small
 # layer: a picture of them shows noise.
 ULPS = 64
+ROUNDED = 2.0**-30  # of the largest value of a function that is given as code
 GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly and in no order
 
 
@@ -48,11 +49,38 @@ class Scene:
 
     @classmethod
     def of(cls, approximation: Approximation, f: Any = None) -> Scene:
-        """The scene of a result; ``f`` is needed only when its function was not recorded."""
+        """The scene of a result; ``f`` is needed only when its function was not recorded.
+
+        What is drawn under a certificate is what it is about: its weights, and an ``f`` that obeys its bounds.
+        """
+        approximation.need_certified()
         target = approximation.target if f is None else as_target(f, approximation.box)
         if target is None:
             raise OnelayerError("the function of this proof was not recorded; give it as f= to draw it")
-        return cls(approximation.model, target, approximation.box, approximation.certificate)
+        scene = cls(approximation.model, target, approximation.box, approximation.certificate)
+        if f is not None:
+            scene._need_bounded(approximation.certificate)
+        return scene
+
+    def _need_bounded(self, proof: Certificate) -> None:
+        """OnelayerError with a point at which f is further from T than is proved."""
+        if proof.where:
+            return
+        points = self._searched
+        if proof.witness is not None:
+            points = torch.cat([torch.tensor([proof.witness], dtype=torch.float64), points])
+        f, t = self.both(points)
+        error = np.nanmax(np.abs(t - f), axis=1)
+        row = int(np.nanargmax(error))
+        beyond = error[row] > proof.upper + self._slack
+        # The witness comes first.
+        below = proof.witness is not None and error[0] < proof.lower - self._slack
+        if beyond or below:
+            at = 0 if below else row
+            raise OnelayerError(
+                f"that is not the function of this proof: it differs from T by {error[at]:.3g} at x = "
+                f"{place(points[at])}, and {proof.sentence}"
+            )
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -89,13 +117,18 @@ class Scene:
         if witness is not None:
             points = torch.tensor([witness], dtype=torch.float64)
         else:
-            # Errors of polynomials are largest at the ends: the arcsine law samples more there.
-            sampled = self.box.sample(SEARCH, arcsine=True)
-            points = torch.cat([sampled, self.box.corners(256)]).reshape(-1, self.box.dim)
+            points = self._searched
         f, t = self.both(points)
         error = np.abs(t - f)
         row, output = np.unravel_index(int(np.nanargmax(error)), error.shape)
         return points[int(row)], int(output)
+
+    @property
+    def _searched(self) -> Tensor:
+        """Points (S, D) among which the largest error is looked for."""
+        # Errors of polynomials are largest at the ends: the arcsine law samples more there.
+        sampled = self.box.sample(SEARCH, arcsine=True)
+        return torch.cat([sampled, self.box.corners(256)]).reshape(-1, self.box.dim)
 
     @property
     def base(self) -> Tensor:
@@ -190,8 +223,17 @@ class Scene:
 
     @cached_property
     def _rounding(self) -> float:
+        return ULPS * torch.finfo(self.dtype).eps * self._size
+
+    @cached_property
+    def _slack(self) -> float:
+        """What code of f may round: far below what a picture shows of another function."""
+        return max(self._rounding, ROUNDED * self._size)
+
+    @cached_property
+    def _size(self) -> float:
         f, _ = self.both(self.box.sample(SEARCH // 32).reshape(-1, self.box.dim))
-        return ULPS * torch.finfo(self.dtype).eps * float(np.nanmax(np.abs(f)))
+        return float(np.nanmax(np.abs(f)))
 
     def error_limits(self, observed: float) -> tuple[float, list[tuple[str, float]]]:
         """Half height of an error axis, and the bounds to draw on it as (label, value).
@@ -206,7 +248,7 @@ class Scene:
                 # Written rounded up: what is printed stays a bound.
                 bounds.append((f"upper = {outward(proof.upper, up=True)}", proof.upper))
             if proof.eps is not None:
-                bounds.append((f"eps = {proof.eps:g}", proof.eps))
+                bounds.append((f"eps = {proof.eps!r}", proof.eps))
         reach = FAR * observed
         if self.only_rounding(observed):
             least = min((value for _, value in bounds if value > 0), default=0.0)

@@ -36,6 +36,7 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
 
     Beside it the row (D,) that is recalled worst.
     """
+    result.need_certified()
     table = read_table(result.certificate.attachments[TABLE])
     x, y = (torch.from_numpy(np.array(part)) for part in table)
     rows = x.double().flatten(1)
@@ -56,6 +57,7 @@ def table_scene(result: Approximation) -> tuple[Scene, Tensor]:
 
 def table_figure(result: Approximation) -> Figure:
     """Left: recalled against stored outputs, on the diagonal if all is well. Right: errors by rank below the bound."""
+    result.need_certified()
     x, y = read_table(result.certificate.attachments[TABLE])
     evenly = np.linspace(0, len(x) - 1, MOST_ROWS)
     chosen = np.unique(evenly.round().astype(int))

@@ -17,6 +17,7 @@ from onelayer.box import Box
 from onelayer.card import card, number_of
 from onelayer.door import door
 from onelayer.errors import FileError, OnelayerError
+from onelayer.float64 import at_most
 from onelayer.formats import REAL
 from onelayer.language.formula import parse
 from onelayer.language.words import recorded
@@ -36,14 +37,6 @@ CONDITIONS = {
 }
 MOST_SHOWN = 200  # characters of a formula on one line
 MOST_COORDINATES = 8  # of a point on one line
-
-
-def stated(eps: Any) -> float:
-    """A number of any kind as the float that a certificate states: not above what was asked."""
-    value = float(eps)
-    if value <= eps:
-        return value
-    return math.nextafter(value, 0.0)
 
 
 # Beyond the rounding of one sum and one product.
@@ -113,7 +106,7 @@ class Certificate:
         # The package imports this module to have its version.
         from onelayer import __version__
 
-        eps = None if eps is None else stated(eps)
+        eps = None if eps is None else at_most(eps)
         status = decide(eps, lower, upper, method=facts.get("method", BOXES), reached=reached)
         where = resisted if status == "undecided" else None
         return cls(status=status, eps=eps, lower=lower, upper=upper, resisted=where, version=__version__, **facts)
@@ -128,7 +121,7 @@ class Certificate:
         if self.lower > within:
             lower = max(0.0, (self.lower * BELOW - within) * BELOW)
         upper = (self.upper + within) * ABOVE
-        eps = None if eps is None else stated(eps)
+        eps = None if eps is None else at_most(eps)
         method = ESTIMATED if estimated else self.method
         status = decide(eps, lower, upper, method=method, reached=self.status == "proved")
         return replace(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +22,17 @@ from onelayer.proof.own import is_own_layer
 from onelayer.proof.units import Goal
 
 NEEDED = "a checkpoint needs a model that can be recorded, an f with a formula, and the CPU; leave it out"
+PACKAGE = Path(onelayer.__file__).parent
+
+
+@cache
+def code_of(folder: Path) -> str:
+    """A hash of all code below a folder, by its places in it."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def problem_of(error: ErrorFunction, model: Any, goal: Goal, order: int | None) -> str:
@@ -30,8 +43,8 @@ def problem_of(error: ErrorFunction, model: Any, goal: Goal, order: int | None) 
         raise OnelayerError(NEEDED)
     domain = (box.lower.tolist(), box.upper.tolist())
     parts = (_said(model, tuple(box.shape)), target.formula, *domain)
-    # Bounds that another version found are not known to be right.
-    proved_by = (onelayer.__version__, torch.__version__)
+    # Bounds that another version found, or other code under the same number, are not known to be right.
+    proved_by = (onelayer.__version__, code_of(PACKAGE), torch.__version__)
     text = " ".join(map(str, (*parts, goal, order, error.execution, *proved_by)))
     return hashlib.sha256(text.encode()).hexdigest()
 
