@@ -382,3 +382,18 @@ def test_a_point_is_known_however_much_cancels_there(lower: float, verdict: str,
     stated: dict[str, Any] = {"arithmetic": "real", "upper": 100.0, "lower": lower, "witness": (0.5,)}
     report = check(claim(tmp_path, model, "(x1 + 1e40) - 1e40 + 0.5", [0.0], [1.0], **stated))
     assert report.verdict == verdict
+
+
+def test_a_difference_beyond_all_floats_fills_no_ramp(tmp_path: Path) -> None:
+    """(x + 1e308) 3e-309 is 0.6 to 0.63 in real arithmetic; in float64 it is infinity times the slope, clipped to 1."""
+    one = tensor([[1.0]], F64)
+    memory = PlainMemory(0 * one, 0 * one)
+    options: dict[str, Any] = {"residual": True, "embedding": "piecewise", "ramps": 1}
+    model = OneLayerTransformer.packed((1,), (), [memory], d_model=1, **options).requires_grad_(False)
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            value.zero_()
+    model.set_weights({"W_E": one, "W_R": one, "ramp_start": -1e308 * one, "ramp_slope": 3e-309 * one})
+    real: dict[str, Any] = {"arithmetic": "real"}
+    assert refused(claim(tmp_path / "full", model, "1", [1e308], [1.1e308], upper=0.3, **real))
+    assert check(claim(tmp_path / "part", model, "0.6", [1e308], [1.1e308], upper=0.05, **real)).ok

@@ -104,3 +104,13 @@ def test_squares_of_sines_alone_stay_as_they_are() -> None:
     box = Box([0.5, 0.1], [1.0, 3.0])
     assert same_function(parse("sqrt(sin(x2)**2*x1**2)", 2), parse("sin(x2)*x1", 2), box)
     assert one_function(parse("sqrt(sin(x2)**2*x1**2)", 2), parse("sin(x2)*x1", 2), [0.5, 0.1], [1.0, 3.0])
+
+
+def test_long_sums_and_powers_of_powers_are_looked_at_quickly() -> None:
+    """A sum is deeper than Python's calls, and a power of powers has more factors than there is time."""
+    long = " + ".join(f"{k}*x1" for k in range(1, 3000))
+    tower = "x1"
+    for _ in range(50):
+        tower = f"({tower})**2"
+    for text in (long, f"{tower} + x2**2 - 2*x1*x2*cos(x3)"):
+        assert squared_sides(parse(text, 3)) == {}

@@ -179,7 +179,7 @@ class _Check:
         record = self.record
         objective, formula = prepared(self.proof, stored, function_of(self.proof, f))
         if record.witness is not None:
-            found = sharpened(partial(known_at, record.witness, objective, formula), record)
+            found = sharpened(partial(known_at, record, objective, formula), record)
             self.done = Progress(lower=self._lower(found))
         if not math.isfinite(record.upper):
             return

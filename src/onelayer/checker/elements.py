@@ -191,14 +191,19 @@ def relu(u: Element, kinks: Kinks) -> Element:
 
 
 def _share(low: arb, high: arb, *, twice: bool) -> arb:
-    """The slope of relu between two numbers."""
+    """The slope of relu between two numbers: at 0 both sides count, as it has none of its own there.
+
+    A side taken for the other would be a slope that no limit of slopes is: of relu(x) - relu(-x) = x it is 2 at 0.
+    """
     if not (low.is_finite() and high.is_finite()):
         return arb("nan")
-    if twice and not (low > 0 or high < 0):
-        raise Rejected("a function that bends has no second derivative there")
-    if low >= 0:
+    if low > 0:
         return arb(1)
-    return ZERO if high <= 0 else UNIT
+    if high < 0:
+        return ZERO
+    if twice:
+        raise Rejected("a function that bends has no second derivative there")
+    return UNIT
 
 
 def absolute(u: Element, kinks: Kinks) -> Element:

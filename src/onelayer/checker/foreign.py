@@ -136,17 +136,24 @@ def _need_level(record: Record, kind: str, level: float, strict: bool) -> None:
         raise Rejected("the claim does not say that nothing is negative: eps must be the number compared with")
 
 
-def known_at(point: Sequence[float], objective: Objective, formula: Formula) -> PointError:
-    """|G - f| at a point, for one of the executions and for each of them."""
-    x = [constant(arb(v), 1) for v in point]
+def known_at(record: Record, objective: Objective, formula: Formula) -> PointError:
+    """|G - f| at the witness, for one of the executions and for each of them.
+
+    A refutation of margins counts only where one of them fails: what is farther than M from M may be larger than 2 M,
+    and an eps below M is missed by margins that are good.
+    """
+    x = [constant(arb(v), 1) for v in record.witness or ()]
     g = objective(x, Kinks())
     f = evaluate(formula, x, Kinks())
     confirmed = arb(0)
     reached = arb(0)
+    fails = record.status != "refuted" or record.about.get("kind") not in MARGINS
     for item, error, level in zip(g.items, g.errors, f, strict=True):
         gap = abs(item.c[0] - level.c[0])
         if not (gap.is_finite() and error.is_finite()):
             return PointError(arb(0), arb.pos_inf())
         confirmed = confirmed.max(gap.abs_lower() - error)
         reached = reached.max(gap.abs_upper() + error)
-    return PointError(confirmed.lower(), reached.upper())
+        # A margin of zero may be good: what is strict beside it asks more of it than the condition does.
+        fails = fails or bool(item.c[0] + error < 0)
+    return PointError(confirmed.lower() if fails else arb(0), reached.upper())

@@ -377,7 +377,8 @@ def _filled(x: Taylor, starts: Array, slopes: Array, execution: Execution | None
     """For numbers x of the execution: 0 or 1 where a ramp has that value on the whole box, executed or not; else nan.
 
     x <= start and slope >= 0 give a product <= 0, rounded or not; (x - start) slope > 1.001 in float64 is above 1 in
-    any of the formats, unless x - start is so small that it may be flushed to zero.
+    any of the formats, unless x - start is so small that it may be flushed to zero. A difference beyond all floats says
+    nothing: infinity times the smallest slope is no number that the real ramp knows.
     """
     flushed = 0.0 if execution is None else float(execution.tiny)
     low, high = (float(end) for end in x.ends())
@@ -387,7 +388,8 @@ def _filled(x: Taylor, starts: Array, slopes: Array, execution: Execution | None
         low = high = float(x.c[0])
     with np.errstate(all="ignore"):
         empty = (high <= starts) & (slopes >= 0)
-        full = ((low - starts) * slopes > 1.001) & (slopes >= 0) & (low - starts > flushed)
+        above = low - starts
+        full = np.isfinite(above) & (above * slopes > 1.001) & (slopes >= 0) & (above > flushed)
         found: list[float] = np.where(empty, 0.0, np.where(full, 1.0, np.nan)).tolist()
     return found
 

@@ -11,6 +11,7 @@ from itertools import islice
 from onelayer.language.formula import Formula
 
 Product = tuple[Fraction, tuple[int, ...]]  # a number times nodes, in order
+MOST = 64  # factors of a term that are looked at
 
 
 @lru_cache(maxsize=16)
@@ -39,26 +40,37 @@ def _legs(formula: Formula, at: int) -> tuple[int, int] | None:
 
 
 def _products(formula: Formula, at: int, factor: Fraction) -> Iterator[Product]:
-    """The terms of a sum, each as a number times nodes that are no products."""
-    node = formula.nodes[at]
-    if node.op == "neg":
-        yield from _products(formula, node.args[0], -factor)
-    elif node.op in ("add", "sub"):
-        yield from _products(formula, node.args[0], factor)
-        yield from _products(formula, node.args[1], factor if node.op == "add" else -factor)
-    else:
-        nodes: list[int] = []
-        pending = [at]
-        while pending:
-            at = pending.pop()
-            inside = formula.nodes[at]
-            if inside.op == "num":
-                factor *= Fraction(inside.value)
-            elif inside.op in ("mul", "neg"):
-                pending += inside.args
-                factor = -factor if inside.op == "neg" else factor
-            elif inside.op == "pow" and inside.value == 2:
-                pending += [inside.args[0], inside.args[0]]
-            else:
-                nodes.append(at)
-        yield factor, tuple(sorted(nodes))
+    """The terms of a sum, each as a number times nodes that are no products; a stack, as sums are deeper than calls."""
+    pending = [(at, factor)]
+    while pending:
+        at, factor = pending.pop()
+        node = formula.nodes[at]
+        if node.op == "neg":
+            pending.append((node.args[0], -factor))
+        elif node.op in ("add", "sub"):
+            first, second = node.args
+            pending += [(second, factor if node.op == "add" else -factor), (first, factor)]
+        else:
+            yield _factors(formula, at, factor)
+
+
+def _factors(formula: Formula, at: int, factor: Fraction) -> Product:
+    """A product as a number times nodes; some that stay products where it has more factors than are looked at."""
+    nodes: list[int] = []
+    pending = [at]
+    # Powers of powers have more factors than there are atoms.
+    for _ in range(MOST):
+        if not pending:
+            break
+        at = pending.pop()
+        inside = formula.nodes[at]
+        if inside.op == "num":
+            factor *= Fraction(inside.value)
+        elif inside.op in ("mul", "neg"):
+            pending += inside.args
+            factor = -factor if inside.op == "neg" else factor
+        elif inside.op == "pow" and inside.value == 2:
+            pending += [inside.args[0], inside.args[0]]
+        else:
+            nodes.append(at)
+    return factor, tuple(sorted([*nodes, *pending]))

@@ -289,10 +289,11 @@ def _judged(
         # Above zero means a distance below M, and the floats below M end with the one before it.
         goal = math.nextafter(size, 0.0) if strict else size
         shifted = certify(objective, _levels(size, box, shape), box, goal, **rest, observer=watch)
-        found = _with_room(shifted)
-    lower = margin_above(size, found.upper)
     # Without a bound of g the distance may be to its other side.
-    upper = math.nextafter(size - found.lower, math.inf) if known else math.inf
+    upper = math.nextafter(size - shifted.lower, math.inf) if known else math.inf
+    # The margin of a strict comparison may be zero beside one that allows it: below zero alone the condition fails.
+    found = _with_room(shifted if upper < 0 else _not_refuted(shifted))
+    lower = margin_above(size, found.upper)
     holds = lower > 0 if strict else lower >= 0
     status = "proved" if holds else "undecided"
     if upper < 0:
@@ -300,6 +301,13 @@ def _judged(
     witness = found.witness if status == "refuted" else None
     certificate = _about(about, found, held)
     return Verdict(status, lower, upper, witness, (certificate,), asked)
+
+
+def _not_refuted(found: Certificate) -> Certificate:
+    """The same certificate, in which what is farther than M decides nothing."""
+    if found.status != "refuted" or found.eps is None:
+        return found
+    return replace(found, status="undecided", lower=min(found.lower, found.eps))
 
 
 def _with_room(found: Certificate) -> Certificate:
