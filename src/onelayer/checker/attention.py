@@ -315,7 +315,7 @@ def _placed(values: Sequence[arb], places: Sequence[int], length: int) -> list[a
 
 
 def _heaviest(tops: Sequence[Any], low: Any) -> list[arb]:
-    """What each weight is at most, of exponentials up to these with a sum of at least ``low``; nothing of many boxes."""
+    """What each weight is at most, of exponentials up to these that sum to at least ``low``; nothing of many boxes."""
     if not isinstance(low, arb):
         return []
     return [(top / low).min(arb(1)).upper() for top in tops]

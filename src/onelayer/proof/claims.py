@@ -45,7 +45,7 @@ from onelayer.proof.own import is_own_layer
 from onelayer.proof.recorded import understood
 from onelayer.proof.seen import outputs_seen, values_seen
 from onelayer.proof.together import Together, together
-from onelayer.proof.verdicts import Range, Verdict, margin_above, single_output
+from onelayer.proof.verdicts import Range, Verdict, margin_above, single_output, undecided
 from onelayer.recording.target import as_target
 
 # Share of the range seen by which the constant lies aside of it, from which a range is measured.
@@ -292,22 +292,13 @@ def _judged(
     # Without a bound of g the distance may be to its other side.
     upper = math.nextafter(size - shifted.lower, math.inf) if known else math.inf
     # The margin of a strict comparison may be zero beside one that allows it: below zero alone the condition fails.
-    found = _with_room(shifted if upper < 0 else _not_refuted(shifted))
+    found = _with_room(shifted if upper < 0 else undecided(shifted))
     lower = margin_above(size, found.upper)
     holds = lower > 0 if strict else lower >= 0
-    status = "proved" if holds else "undecided"
-    if upper < 0:
-        status = "refuted"
+    status = "proved" if holds else "refuted" if upper < 0 else "undecided"
     witness = found.witness if status == "refuted" else None
     certificate = _about(about, found, held)
     return Verdict(status, lower, upper, witness, (certificate,), asked)
-
-
-def _not_refuted(found: Certificate) -> Certificate:
-    """The same certificate, in which what is farther than M decides nothing."""
-    if found.status != "refuted" or found.eps is None:
-        return found
-    return replace(found, status="undecided", lower=min(found.lower, found.eps))
 
 
 def _with_room(found: Certificate) -> Certificate:

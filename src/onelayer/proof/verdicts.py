@@ -146,3 +146,10 @@ def margin_above(size: float, distance: float) -> float:
     if distance == size:
         return max(lower, 0.0)
     return lower
+
+
+def undecided(found: Certificate) -> Certificate:
+    """The same certificate, where a distance above eps shows nothing."""
+    if found.status != "refuted" or found.eps is None:
+        return found
+    return replace(found, status="undecided", lower=min(found.lower, found.eps))
