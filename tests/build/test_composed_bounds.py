@@ -12,14 +12,18 @@ import torch
 from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
 from onelayer.errors import OnelayerError
-from onelayer.lemmas.argument import Composition, from_text
+from onelayer.lemmas.argument import Atom, Composition, TokenTerm, from_text
 from onelayer.lemmas.atoms import _as_relus, embedded_atoms
+from onelayer.lemmas.composition import OuterRamps, _CompositionProof
 from onelayer.lemmas.distance import smallest_squared_distance
 from onelayer.lemmas.forward import rounding_of, sum_slack
+from onelayer.lemmas.nested import Outer, RidgeTerm
 from onelayer.lemmas.order import Thresholds
-from onelayer.lemmas.streams import last_norm_error
+from onelayer.lemmas.streams import Forms, last_norm_error
+from onelayer.lemmas.surface import surface_error
 from onelayer.lemmas.units import steepest_slope
 from onelayer.lemmas.univariate import Ramps
+from onelayer.observer import Observer
 from onelayer.proof.files import ARGUMENT
 
 
@@ -96,3 +100,22 @@ def test_ramps_as_units_count_their_rounding_beyond_the_last_knot() -> None:
         written = Fraction(0.5) + sum(Fraction(c) * (Fraction(most) - Fraction(t)) for c, t in units)
         true = Fraction(0.5) + sum(map(Fraction, rise.tolist()))
         assert abs(written - true) <= Fraction(blur)
+
+
+def test_a_slope_is_compared_with_what_its_sum_loses() -> None:
+    """A weight of 1e-162 on [-1e-162, 1e-162] vanishes in float64, and a slope of 1e308 makes 1e-16 of it."""
+    term = TokenTerm(None, 0, ((1e-162,),), "x1", 0.0)
+    zero = np.zeros((1, 1))
+    proof = _CompositionProof.__new__(_CompositionProof)
+    proof.composition = Composition(1, 1, 1, False, True, 0.0, (Atom(0, "x1"),), (term,), (0,))
+    proof.forms = Forms(zero, np.zeros((1, 1, 1)), zero, np.zeros(1), np.array([1e-162]), 0.0)
+    proof.units, proof.outer = np.array([0]), np.ones((1, 1))
+    proof.terms = [OuterRamps(np.zeros(1), np.array([1e308]), 0.0, 0.0)]
+    assert Fraction(proof._mismatch(0, 0)) >= Fraction(1e308) * Fraction(1e-162) ** 2
+
+
+def test_ridges_count_what_their_arguments_lose() -> None:
+    """1e300 s with s = 1e-200 (u + v) for u and v up to 2e-200: products of 1e-400 count for 4e-100."""
+    ridge = RidgeTerm((1e-200, 1e-200), "1e300*x1", 0.0)
+    outer = Outer(0, ((0,), (1,)), "0*x1 + 0*x2", (0.0, 0.0), (2e-200, 2e-200), 0.0, (ridge,))
+    assert surface_error(outer, 1e-5, Observer()) >= 4e-100

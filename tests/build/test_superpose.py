@@ -238,3 +238,13 @@ def test_a_proof_by_lemma_ends_with_its_time() -> None:
     text = "tanh(cos(2*x1) + 0.1*sqrt(0.5 - (1 - tanh(1e10*(x2 - 1e10))**2) + x2**2)); pi/x1"
     superpose(text, Box([1.0, 1e10], [1.0, 1e10 + 2e-6]), 1e290, max_seconds=1.5)
     assert time.monotonic() - started < 15
+
+
+def test_ramps_of_uneven_steepness_lose_each_its_own(tmp_path: Path) -> None:
+    """Steps near the normal range of float32: a difference that is lost costs the slope of its ramp, not the steepest."""
+    text = "1e-30*exp(7.947e18*(6.2918e-20*sin(2.3083e30*x1) + 6.2918e-20*sin(2.3083e30*x2)))"
+    made = superpose(text, Box([-2.166e-31, 0.0], [4.332e-31, 8.665e-31]), 8.12e-33, dtype=torch.float32)
+    assert made.certificate.proved
+    made.save(tmp_path / "r")
+    report = check(tmp_path / "r", all=True)
+    assert report.ok, report

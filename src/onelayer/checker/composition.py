@@ -312,13 +312,17 @@ class _Proof:
         # A side that is one point would leave no line to compare with.
         high = max(math.nextafter(low, math.inf), *(b for _, b in sides))
         pieces, total = ramp_lines(self.stored, c, atom.coordinate, low, high)
-        return EmbeddedAtom(ends, distance(formula, pieces), self._ramp_rounding(atom, total))
+        return EmbeddedAtom(ends, distance(formula, pieces), self._ramp_rounding(c, atom, total))
 
-    def _ramp_rounding(self, atom: Atom, total: arb) -> arb:
+    def _ramp_rounding(self, c: int, atom: Atom, total: arb) -> arb:
         """Error of the executed sum of ramps, ``total`` being the sum of their absolute weights."""
         count = int(self.stored.config["ramps"])
-        steepest_ramp = arb(float(np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).max()))
-        flushed = self.execution.tiny * (total * (2 + steepest_ramp) + count)
+        own = slice(atom.coordinate * count, (atom.coordinate + 1) * count)
+        weights = np.abs(self.stored.tensors["W_E"][own, c]).tolist()
+        slopes = np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).tolist()
+        # What a difference x - start loses below the normal range counts times the slope of its own ramp, and its weight.
+        steep = sum((arb(w) * arb(a) for w, a in zip(weights, slopes, strict=True)), ZERO)
+        flushed = self.execution.tiny * (2 * total + steep + count)
         return self.execution.gamma(count + 5) * total + flushed
 
 

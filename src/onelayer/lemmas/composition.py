@@ -197,6 +197,8 @@ class _CompositionProof:
         farthest = np.abs(f.center) + f.radius
         size = np.abs(w) @ farthest + np.abs(knots)
         own = 16 * (len(w) + 4) * UNIT * slopes * size
+        # What the products with weights lose below the normal range is lost times the slope that it is compared with.
+        own += (1 + slopes) * (4 * (len(w) + 4) * sys.float_info.min)
         each = linear + const + own + f.rem[position, mine]
         weights = np.abs(self.outer[mine, term.output])
         return (float(weights @ each) + float(size.sum()) * sys.float_info.min) * UP

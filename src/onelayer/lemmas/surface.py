@@ -8,6 +8,7 @@ small: in two or three variables, whatever the number of inputs is.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import zip_longest
@@ -101,6 +102,9 @@ class RidgePolynomials:
         sizes_of_sum = np.abs(center) @ np.abs(self.weights).T + np.abs(self.middle)
         reach = sizes_of_sum / self.half
         blur = 8 * (rank + 4) * UNIT * reach
+        # Products of weights with places, and quotients with radii, that fall below the normal range.
+        lost = 8 * (rank + 4) * sys.float_info.min
+        blur = blur + lost * (1 / self.half + radius.sum(-1)[:, None])
         step = radius[:, None] * (self.weights / self.half[:, None])  # (B, K, r)
         table, sizes = self._derivatives(place)  # (B, K, degree + 1) each
         # Coefficient of t^e, |e| = q: multinomial(e) p^(q)(place) / q! step^e, summed over the ridges.
@@ -122,8 +126,8 @@ class RidgePolynomials:
         rem += (blur * slopes * 2).sum(-1)
         farthest = np.abs(place).max(-1) + span.max(-1) + blur.max(-1)
         rem = np.where(farthest <= 1 + 1 / (2 * self.degree + 2), rem, np.inf)
-        # Up for the arithmetic of the remainder itself, and for what underflows on the way.
-        rem = rem * (1 + 2.0**-30) + 2.0**-900
+        # Up for the arithmetic of the remainder itself, and for what underflows on the way, before it meets coefficients.
+        rem = rem * (1 + 2.0**-30) + 2.0**-900 * (1 + float(np.abs(self.coefficients).sum()))
         space = Space(order, rank, None, None)
         return TaylorModel(torch.from_numpy(coef), torch.from_numpy(rem), space, tuple(range(rank)), order)
 

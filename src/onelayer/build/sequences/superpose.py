@@ -272,11 +272,15 @@ def _placed(terms: list[tuple[int, FormulaTerm]], box: Box) -> tuple[list[Atom],
     atoms = [Atom(coordinate, text) for coordinate, text in index]
     placed = []
     for output, term in terms:
-        weights = np.zeros((n, len(atoms)))
+        # Parts that differ may be one atom once they are written: their weights add up exactly, or not at all.
+        exact: dict[tuple[int, int], Fraction] = {}
         for variable, formula, weight in term.inner:
             token, coordinate = divmod(variable, width)
             place = index[coordinate, str(formula)]
-            weights[token, place] += _exactly(weight)
+            exact[token, place] = exact.get((token, place), Fraction(0)) + weight
+        weights = np.zeros((n, len(atoms)))
+        for place_of_weight, weight in exact.items():
+            weights[place_of_weight] = _exactly(weight)
         low, high = _range(weights, atoms, box)
         placed.append(PlacedTerm(term.outer, weights, output, low, high))
     return atoms, placed
