@@ -91,3 +91,10 @@ def at_most(value: Any) -> float:
 def at_least(value: Fraction | int) -> float:
     """The smallest float that is not below a fraction."""
     return -at_most(-Fraction(value))
+
+
+def product_above(*factors: float) -> float:
+    """The product of numbers >= 0, rounded up once: none of them vanishes before it meets a large one."""
+    if not all(map(math.isfinite, factors)):
+        return math.inf
+    return at_least(math.prod(map(Fraction, factors)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +295,23 @@ def test_a_row_that_is_no_number_has_no_label() -> None:
     assert m.recall([[2.0], [1.0]]) == ["b", "a"]
     with pytest.raises(OnelayerError, match="no label for row 2"):
         m.recall([[1.0], [math.nan]])
+
+
+def test_a_lipschitz_constant_does_not_vanish_before_its_factors_meet() -> None:
+    """Slopes below the normal range: a product that is rounded to nearest may be too small, or zero."""
+    for exponent in range(-305, -295):
+        rows, outputs = np.array([0.0, 1.7e20, 4.1e20]), np.array([0.0, 1.3, -0.7]) * 10.0**exponent
+        made = memorize(rows, outputs, recipe="relu")
+        assert made.recall_report is not None
+        weights = made.model.state_dict()
+        (knots, changes), along = (-weights["b_1"], weights["W_2"][:, 1]), Fraction(weights["W_E"][0, 0].item())
+        slopes = accumulate(Fraction(c) for _, c in sorted(zip(knots.tolist(), changes.tolist(), strict=True)))
+        assert max(map(abs, slopes)) * abs(along) <= Fraction(made.recall_report.lipschitz)
+
+
+def test_rows_far_apart_have_a_lipschitz_constant() -> None:
+    """Scales of 2^-996, whose squares vanish."""
+    made = memorize(np.array([[1e299, 2e299], [2e299, 1e299]]), np.array([0.0, 1.0]), recipe="softmax")
+    assert made.certificate.proved
+    assert made.recall_report is not None
+    assert made.recall_report.lipschitz >= 1e-299

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 from onelayer.box import Box
 from onelayer.build.arguments import ROOM, narrowest
 from onelayer.build.tables.table import Rows
-from onelayer.float64 import UNIT, counted, eye, full, indices, ones, zeros
+from onelayer.float64 import UNIT, counted, eye, full, indices, ones, product_above, zeros
 from onelayer.formats import format_of
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -79,9 +80,9 @@ def _softmax_layer(
     count, width = z.shape
     outputs = y.shape[1]
     squares = (z * z).sum(1, keepdim=True)
-    # A bound of all |z|^2: what the sum above may have lost, 2^-40 of it up to some thousand columns.
+    # A bound of all |z|^2: what the sum above may have lost, 2^-40 of it up to some thousand columns, and small squares.
     lost = max(2.0**-40, (width + 4) * 2.0**-52)
-    radius = float(squares.max()) * (1 + lost)
+    radius = float(squares.max()) * (1 + lost) + width * sys.float_info.min
     try:
         distance = smallest_squared_distance(z.to(device), report)
     except Stopped:
@@ -103,7 +104,7 @@ def _softmax_layer(
     stored = count * (width + 1 + outputs) + query.stored
     largest = float(y.abs().max())
     error = math.inf if overflows(model, _hull(table)) else bound.error(largest)
-    lipschitz = _softmax_slope(bound, y) * query.slope
+    lipschitz = _softmax_slope(bound, y, query.slope)
     return Recaller("softmax", model, error, stored, lipschitz)
 
 
@@ -140,15 +141,15 @@ def _softmax_weights(query: Query, width: int, outputs: int) -> dict[str, Tensor
     }
 
 
-def _softmax_slope(bound: SoftmaxRecall, y: Tensor) -> float:
-    """A bound of |T(z) - T(z')| / |z - z'|, Euclidean norm of z.
+def _softmax_slope(bound: SoftmaxRecall, y: Tensor, slope: float) -> float:
+    """A bound of |T(x) - T(x')| / max |x_i - x_i'|, where z moves by at most ``slope`` times that, in Euclidean norm.
 
-    The slope is 2 beta times the covariance of values and z_m under the weights, and a deviation is at most half of a
-    spread. Keys, W_Q and ramps are rounded to the format, each by at most its unit of themselves.
+    The slope of T in z is 2 beta times the covariance of values and z_m under the weights, and a deviation is at most
+    half of a spread. Keys, W_Q and ramps are rounded to the format, each by at most its unit of themselves.
     """
     spread = float((y.amax(0) - y.amin(0)).max())
     rounded = 1 + 4 * bound.rounding.unit
-    return bound.beta * spread * math.sqrt(bound.radius) * rounded * UP
+    return product_above(bound.beta, spread, math.sqrt(bound.radius), slope, rounded * UP)
 
 
 def _scaled(table: Rows, dtype: torch.dtype) -> Query:
@@ -165,7 +166,8 @@ def _scaled(table: Rows, dtype: torch.dtype) -> Query:
     # In the format, operation by operation, as the layer does it.
     z = (x.to(dtype) * scale.to(dtype) + shift.to(dtype)).double()
     weights = {"W_E": torch.diag(scale), "b_E": shift}
-    slope = float(scale.norm())
+    # Squares of scales may vanish or overflow; this root of their sum does neither.
+    slope = math.hypot(*scale.tolist())
     return Query(weights, {}, z, rounding_of(dtype).tiny, slope, 2 * x.shape[1])
 
 
@@ -237,7 +239,7 @@ def relu_recall(table: Rows, dtype: torch.dtype, seed: int) -> Recaller:
     bound = ReluRecall(knots, values, offset, coefficients, drift, rounding)
     model = _relu_layer(table, projection, shift, knots, coefficients, offset, dtype)
     stretch = float(np.abs(projection).sum())
-    lipschitz = _steepest(coefficients) * stretch * UP
+    lipschitz = product_above(_steepest(coefficients), stretch, UP)
     stored = columns + 1 + len(knots) - 1 + coefficients.size + offset.size
     proved = solid and not overflows(model, _hull(table))
     error = bound.error() if proved else math.inf
