@@ -20,6 +20,9 @@ from onelayer.float64 import indices
 from onelayer.ground import pinned
 from onelayer.lazy import late
 from onelayer.names import check_names, without_unit
+from onelayer.points import dense
+
+MOST_POINTS = 2**31  # that are asked for at once
 
 Bounds = float | Sequence[Any] | np.ndarray[Any, Any] | Tensor
 
@@ -114,7 +117,8 @@ class Box:
     @door
     def contains(self, x: Tensor) -> Tensor:
         """Boolean per batch element of ``x`` with trailing event shape; NaN is outside."""
-        inside = (x >= self.lower) & (x <= self.upper)
+        points = dense(x)
+        inside = (points >= self.lower) & (points <= self.upper)
         first_of_event = inside.ndim - self.lower.ndim
         return inside.flatten(first_of_event).all(-1)
 
@@ -122,7 +126,7 @@ class Box:
     @pinned()
     def sample(self, count: int, *, seed: int = 0, arcsine: bool = False) -> Tensor:
         """``count`` scattered points, (count, *shape); ``arcsine`` crowds them towards the faces and corners."""
-        unit = _unit_points(count, self.dim, seed)
+        unit = _unit_points(_whole("count", count, 1, MOST_POINTS), self.dim, _whole("seed", seed, 0, 2**63))
         if arcsine:
             unit = 0.5 - 0.5 * torch.cos(torch.pi * unit)
         low = self.lower.flatten()
@@ -143,7 +147,7 @@ class Box:
     def corners(self, limit: int = 4096) -> Tensor:
         """The 2^D corners, (C, *shape), or the first ``limit`` of them in binary order."""
         # Whole numbers have 63 bits, and to shift by more is undefined; the bits beyond are zero for any count here.
-        count = min(limit, 2 ** min(self.dim, 62))
+        count = min(_whole("limit", limit, 1, MOST_POINTS), 2 ** min(self.dim, 62))
         index = indices(count)[:, None]
         digit = indices(self.dim).clamp(max=62)
         bits = ((index >> digit) & 1).bool()
@@ -238,6 +242,14 @@ def _ends(given: Any) -> tuple[list[Any], list[Any]]:
     lows = [low for low, _ in pairs]
     highs = [high for _, high in pairs]
     return lows, highs
+
+
+def _whole(name: str, given: Any, least: int, most: int) -> int:
+    """A whole number of that size; NumPy's too, which torch's generators do not take."""
+    number = int(given) if isinstance(given, Integral) else least - 1
+    if not least <= number <= most:
+        raise OnelayerError(f"{name} must be a whole number from {least} to {most:,}, got {type(given).__name__}")
+    return number
 
 
 def _unit_points(count: int, dim: int, seed: int) -> Tensor:

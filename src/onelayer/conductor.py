@@ -101,7 +101,7 @@ def approximate(
         check_eps(gradient_eps, "gradient_eps")
     storage = storage_of(dtype)
     dtype = computing(dtype, storage)
-    check_seed(seed)
+    seed = check_seed(seed)
     check_budget(max_seconds, jobs, max_tokens=max_tokens, max_boxes=max_boxes)
     domain = as_box(domain)
     check_box(domain, dtype)

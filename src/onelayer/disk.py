@@ -245,7 +245,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
     A device, a pipe or a socket of that name is refused: the move would put a file in its place.
     """
-    _need_replaceable(path)
+    need_replaceable(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,14 +267,20 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
-def _need_replaceable(path: Path) -> None:
-    """Nothing, a regular file or a link to one; a folder is refused by the system."""
+def need_replaceable(path: Path) -> None:
+    """A name that a file can have, of nothing or of a regular file, or a link to one.
+
+    What is not there may still come: a folder that is made, a disk that is mounted.
+    """
     try:
         mode = os.stat(path).st_mode
-    # Nothing has that name, or the reason comes out on writing.
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    # Names that no file can have are ValueErrors.
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"cannot write {path}: {reason}; choose another name") from error
+    if not stat.S_ISREG(mode):
         raise FileError(f"cannot write {path}: it is not a regular file; choose another name")
 
 

@@ -66,7 +66,7 @@ def indices(count: int) -> Tensor:
 
 def linspace(low: float, high: float, count: int) -> Tensor:
     """``count`` numbers at equal distances, both ends included."""
-    return torch.linspace(low, high, count, dtype=torch.float64, device="cpu")
+    return torch.linspace(float(low), float(high), count, dtype=torch.float64, device="cpu")
 
 
 def one_number(value: Any) -> Any:

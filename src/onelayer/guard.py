@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
 from onelayer.formats import Format, are_formats, format_of, named, spelled
+from onelayer.points import dense, need_tensor, points_of
 
 WARN, RAISE, CLAMP = "warn", "raise", "clamp"
 GUARDS = (None, WARN, RAISE, CLAMP)
@@ -100,14 +101,11 @@ class Guarded(nn.Module):
     def _points(self, x: Any) -> Tensor:
         """Points as a tensor: the tensor itself, or the numbers of a NumPy array or a list."""
         if isinstance(x, Tensor):
-            return x
-        if not isinstance(x, np.ndarray | list | tuple):
-            raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
-        try:
-            numbers = np.asarray(x, dtype=np.float64)
-            return torch.as_tensor(numbers, device=self.lower.device)
-        except (TypeError, ValueError) as error:
-            raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
+            return dense(x)
+        if isinstance(x, np.ndarray | list | tuple):
+            return torch.as_tensor(points_of(x), device=self.lower.device)
+        need_tensor(x)
+        raise OnelayerError("a guarded model is for use, not for proofs; certify the model inside: guarded.model")
 
     def _clamped(self, points: Tensor, x: Any) -> Any:
         """The model at the points of ``x``, each coordinate at the nearest number of their format in the box."""

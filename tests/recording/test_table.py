@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -118,6 +120,11 @@ def test_a_csv_file_of_any_country_is_the_same_table(tmp_path, text):
         ("rpm\tload\ttorque\n1,000\t2\t0.5\n12,000\t2\t0.7\n500\t2\t0.3\n", "'rpm' has text '1,000' in row 1"),
         ("rpm;load;torque\n0.5;2;1\n1,234;2;1\n", "'rpm' has text '1,234' in row 2"),
         ("rpm;load;torque\n1;2;0.5\n2;2;3,25\n", "'torque' has text '3,25' in row 2"),
+        # Fifteen hundred, or one and a half: elsewhere in the file a comma is the point.
+        ("rpm;load;torque\n1.500;2;0,5\n2.500;2;0,7\n", "'rpm' has text '1.500' in row 1"),
+        # Quotes that swallow rows.
+        ('rpm,load,torque,by\n1,2,3,"a\n2,2,4,b\n3,2,5,c\n', "unexpected end of data"),
+        ('rpm,load,torque,by\n1,2,3,"a\n2,2,4,b\n3,2,5,c"\n4,2,6,d\n', "line 2 has a value in quotes"),
     ],
 )
 def test_a_csv_file_that_is_no_table_is_told_in_a_line(tmp_path, text, line):
@@ -189,6 +196,18 @@ def test_what_is_no_number_of_a_column_is_named() -> None:
         Table.read({"x": ["0", "1_0", "20"], "y": [1.0, 2, 3]}, inputs="x", output="y")
     with pytest.raises(OnelayerError, match="must have a number"):
         Table.read({"x": np.arange(3).astype("datetime64[ns]"), "y": [1.0, 2, 3]}, inputs="x", output="y")
+    for column in (np.arange(3).astype("datetime64[Y]"), [b"0", b"1_0", b"20"]):
+        with pytest.raises(OnelayerError, match="must have a number"):
+            Table.read({"x": column, "y": [1.0, 2, 3]}, inputs="x", output="y")
+    with pytest.raises(OnelayerError, match="one list of numbers"):
+        Table.read({"x": [[0.0], [1.0, 2.0]], "y": [1.0, 2, 3]}, inputs="x", output="y")
+
+
+def test_numbers_with_points_beside_decimal_commas_are_numbers_where_they_can_be_no_thousands(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('x;y;said\n0.125;0,5;"one\nline"\n1.500;0,7;b\n')
+    read = Table.read(tmp_path / "a.csv", inputs="x", output="y")
+    assert read.axes[0].tolist() == [0.125, 1.5]
+    assert read.values.tolist() == [0.5, 0.7]
 
 
 @pytest.mark.parametrize("values", [np.ma.masked_array([0.0, 9, 2], mask=[False, True, False]), np.array([0, 1j, 2])])

@@ -24,6 +24,7 @@ RIGOROUS = (
         "formats.py",
         "ground.py",
         "narrow.py",
+        "points.py",
         "recurrence.py",
         "windowed.py",
         "windows.py",

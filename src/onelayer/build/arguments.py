@@ -48,10 +48,11 @@ def check_dtype(dtype: Any) -> None:
         raise OnelayerError(f"dtype must be {either('torch.', WIDE)}, got {dtype}")
 
 
-def check_seed(seed: Any) -> None:
-    """A seed that every generator takes."""
+def check_seed(seed: Any) -> int:
+    """A seed that every generator takes, as Python's own number: torch's take no other."""
     if not (_is(seed, Integral) and 0 <= seed <= MAX_SEED):
         raise OnelayerError(f"seed must be a whole number between 0 and 2^62, got {_shown(seed)}")
+    return int(seed)
 
 
 def check_choice(name: str, given: Any, allowed: Iterable[str]) -> None:

@@ -161,7 +161,7 @@ def memorize(
     if not isinstance(names, Sequence):
         raise OnelayerError(f"names are a list of texts, got {repr(names)[:60]}")
     check_dtype(dtype)
-    check_seed(seed)
+    seed = check_seed(seed)
     check_budget(max_seconds)
     if eps is not None:
         check_eps(eps)

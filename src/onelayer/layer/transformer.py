@@ -20,6 +20,7 @@ from onelayer.layer.heads import asking, attended, weights_of
 from onelayer.layer.memory import Memory, PlainMemory
 from onelayer.layer.weights import NamedWeights, Weights, weight_shapes
 from onelayer.narrow import ACCUMULATORS, held, widened
+from onelayer.points import need_tensor, points_of
 
 NORM_EPS = 1e-5  # torch's own default
 # Elements of the largest intermediate array of one evaluation chunk: 32 MiB in float64, about a processor cache.
@@ -126,6 +127,7 @@ class OneLayerTransformer(Weights):
         config = self.config
         if isinstance(x, (np.ndarray, list, tuple)):
             return self._on_arrays(x)
+        need_tensor(x)
         batch = self._batch(x)
         if tuple(x.shape[len(batch) :]) != config.input_shape:
             raise OnelayerError(f"input of shape {tuple(x.shape)} does not end with {config.input_shape}")
@@ -151,11 +153,7 @@ class OneLayerTransformer(Weights):
 
     def _on_arrays(self, x: Any) -> Any:
         """Points as numbers outside torch, in the format of the weights; the values as a NumPy array."""
-        try:
-            numbers = np.asarray(x, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise OnelayerError(f"points must be numbers of one regular shape, got {repr(x)[:60]}") from error
-        points = torch.as_tensor(numbers, dtype=self.dtype, device=self.device)
+        points = torch.as_tensor(points_of(x), dtype=self.dtype, device=self.device)
         with torch.no_grad():
             values = self(points)
         # NumPy has no bfloat16, and to widen is exact.

@@ -17,13 +17,14 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onelayer.disk import read_bounded, replace_file, strict_json
+from onelayer.disk import need_replaceable, read_bounded, replace_file, strict_json
 from onelayer.errors import FileError
 from onelayer.proof.seal import seal
 
@@ -41,6 +42,8 @@ class Checkpoint:
     """Where a search leaves its state from time to time; nowhere without a path."""
 
     def __init__(self, path: Path | None, problem: str) -> None:
+        if path is not None:
+            need_replaceable(path)  # now, and not when the proof has ended
         self.path = path
         self.problem = problem
         self.started = time.monotonic()
@@ -63,7 +66,9 @@ class Checkpoint:
     def end(self, state: Callable[[], Arrays], *, finished: bool) -> None:
         """A finished proof needs no checkpoint; one that ran out of time or boxes leaves its last state."""
         if self.path is not None and finished:
-            self.path.unlink(missing_ok=True)
+            # Where it could not be written either there is nothing to take away.
+            with suppress(OSError):
+                self.path.unlink()
         elif time.monotonic() - self.started >= EVERY:
             self.leave(state, now=True)
 

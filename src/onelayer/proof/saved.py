@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -22,7 +23,7 @@ from onelayer.box import Box
 from onelayer.disk import as_path
 from onelayer.door import door
 from onelayer.errors import FileError, ModelAssumptionError, OnelayerError
-from onelayer.formats import REAL, format_of
+from onelayer.formats import REAL, format_of, spelled
 from onelayer.ground import pinned
 from onelayer.layer.file import FILE_NAME, load_model, save_model, weights_sha256
 from onelayer.layer.transformer import OneLayerTransformer
@@ -30,6 +31,7 @@ from onelayer.lazy import late
 from onelayer.network.file import is_network, load_network, network_sha256, save_network
 from onelayer.network.network import RecordedNetwork
 from onelayer.network.record import record
+from onelayer.points import dense, need_tensor, points_of
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
 from onelayer.proof.forward import enclosed_at, execute, settled
@@ -60,7 +62,22 @@ class Claimed:
         return self.certificate.domain
 
     def __call__(self, x: Any) -> Any:
-        return self.model(x)
+        """The model at points (..., *input_shape), as tensors or as arrays."""
+        if isinstance(x, np.ndarray | list | tuple):
+            numbers = torch.from_numpy(points_of(x)).to(self.model.dtype)
+            return self(numbers).detach().double().cpu().numpy()
+        need_tensor(x)
+        shape = self.certificate.shape
+        batch = x.shape[: max(0, x.ndim - len(shape))]
+        if (*batch, *shape) != tuple(x.shape) or x.dtype != self.model.dtype:
+            kind = spelled(self.model.dtype)
+            raise OnelayerError(
+                f"the model takes points (..., {', '.join(map(str, shape))}) in {kind}, "
+                f"got {tuple(x.shape)} in {spelled(x.dtype)}"
+            )
+        # A network takes one batch, and a layer any number of them.
+        values = self.model(dense(x).reshape((-1, *shape)))
+        return values.reshape((*batch, *values.shape[1:]))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the same files again."""

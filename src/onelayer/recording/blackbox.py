@@ -84,6 +84,7 @@ class BlackBox:
         """How often f was called."""
         return self._values.calls
 
+    @door
     def on(self, box: Box) -> BlackBox:
         """The same, called as its arguments ask for: with a point of the box, or with its coordinates by name."""
         for evaluations in (self._values, self.gradient):

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.errors import OnelayerError, told
+from onelayer.points import real_numbers
 
 MOST_CODE = 60  # characters of the user's code in an error
 
@@ -154,19 +155,6 @@ def met_in(error: Exception) -> str:
         code = whole.encode()[slice(*columns)].decode(errors="replace")  # columns count bytes
     shown = " ".join(code.split())[:MOST_CODE]
     return f"; met in {shown}" if shown else ""
-
-
-def real_numbers(value: Any) -> np.ndarray[Any, Any]:
-    """A value as an array; ValueError for text, times, complex numbers and numbers hidden by a mask.
-
-    NumPy would drop imaginary parts without an error, and show what lies under a mask.
-    """
-    if np.ma.is_masked(value):
-        raise ValueError("some numbers are masked")
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiubO":
-        raise ValueError(f"{array.dtype} is no format of real numbers")
-    return array
 
 
 def on_arrays(f: Callable[[Any], Any], points: Tensor) -> tuple[Callable[[Tensor], Tensor], bool]:

@@ -23,7 +23,14 @@ SUFFIXES = (".csv", *PARQUET)
 _PARENTHESES = re.compile(r"\(([^()]*)\)$")  # a unit at the end of a name
 SEPARATORS = (",", ";", "\t")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?")
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")  # one thousand to some, one to others
+# One thousand to some, and one to others, in either spelling.
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}[,.][0-9]{3}")
+
+
+class Unclear(str):
+    """A cell that is two numbers to two readers, and so none: one and a half, or fifteen hundred."""
+
+    __slots__ = ()
 
 
 def read_columns(path: str | Path) -> Mapping[str, Sequence[Any]]:
@@ -48,8 +55,8 @@ def numbers(source: object, name: str, values: Sequence[Any]) -> Array:
 
 def as_number(value: Any) -> float | None:
     """The finite number that a cell holds, None where it holds none."""
-    # Python reads 1_0 as ten.
-    if isinstance(value, str) and "_" in value:
+    # Python reads 1_0 as ten, in text and in bytes.
+    if isinstance(value, Unclear) or (isinstance(value, str | bytes) and "_" in str(value)):
         return None
     try:
         number = float(value)
@@ -100,20 +107,32 @@ def _lines(path: Path) -> tuple[list[list[str]], str]:
             first = next(lines, "")
             # The first line has no decimal commas: it holds names.
             between = max(SEPARATORS, key=first.count)
-            return [row for row in csv.reader(chain([first], lines), delimiter=between) if row], between
+            # Strict: a quote that is never closed would swallow the rows behind it.
+            rows = csv.reader(chain([first], lines), delimiter=between, strict=True)
+            return [row for row in rows if row], between
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:  # not UTF-8, or a name with a null byte
         raise FileError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from error
 
 
-def _with_points(column: Sequence[str], between: str) -> list[str]:
-    """The cells of a column, those that are numbers with a comma for their point with a point."""
-    cells = [cell.strip() for cell in column]
-    # With commas between the values none stands inside a number.
-    if between == "," or not _has_decimal_commas(cells):
-        return cells
-    return [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
+def _with_points(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """The cells of columns, those that are numbers with a comma for their point with a point.
+
+    Beside such columns 1.500 may be fifteen hundred, where a column has no number with a point that is surely one.
+    """
+    decimal = {name for name, cells in columns.items() if _has_decimal_commas(cells)}
+    found: dict[str, list[str]] = {}
+    for name, cells in columns.items():
+        unclear = bool(decimal) and all(map(_THOUSANDS.fullmatch, _pointed(cells)))
+        found[name] = [_with_point(cell, name in decimal, unclear) for cell in cells]
+    return found
+
+
+def _with_point(cell: str, decimal: bool, unclear: bool) -> str:
+    if decimal:
+        return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
+    return Unclear(cell) if unclear and "." in cell else cell
 
 
 def _has_decimal_commas(cells: Sequence[str]) -> bool:
@@ -123,8 +142,12 @@ def _has_decimal_commas(cells: Sequence[str]) -> bool:
     stay as they are, and are no numbers.
     """
     commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
-    pointed = any("." in cell and as_number(cell) is not None for cell in cells)
-    return not (pointed or all(map(_THOUSANDS.fullmatch, commas)))
+    return not (_pointed(cells) or all(map(_THOUSANDS.fullmatch, commas)))
+
+
+def _pointed(cells: Sequence[str]) -> list[str]:
+    """The cells that are numbers with a point."""
+    return [cell for cell in cells if "." in cell and as_number(cell) is not None]
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
@@ -135,10 +158,24 @@ def _csv(path: Path) -> dict[str, list[str]]:
     if len(set(header)) != len(header) or "" in header:
         raise FileError(f"{path} must name every column once in its first line, got {listed(header)}")
     for at, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise FileError(f"{path} line {at} has {len(row)} values, the header {len(header)}")
-    columns = zip(*rows[1:], strict=True)
-    return {name: _with_points(column, between) for name, column in zip(header, columns, strict=True)}
+        _need_row(f"{path} line {at}", row, len(header), between)
+    named = zip(header, zip(*rows[1:], strict=True), strict=True)
+    columns = {name: [cell.strip() for cell in column] for name, column in named}
+    # With commas between the values none stands inside a number.
+    return columns if between == "," else _with_points(columns)
+
+
+def _need_row(place: str, row: Sequence[str], count: int, between: str) -> None:
+    """As many values as the header has, each a value of its own."""
+    if len(row) != count:
+        raise FileError(f"{place} has {len(row)} values, the header {count}")
+    if any(_holds_rows(cell, between, count) for cell in row):
+        raise FileError(f"{place} has a value in quotes that holds whole rows; close its quotes")
+
+
+def _holds_rows(cell: str, between: str, count: int) -> bool:
+    """Whether a cell has a line that is a row of the file: two quotes too many may be far apart."""
+    return "\n" in cell and any(line.count(between) == count - 1 > 0 for line in cell.splitlines()[1:])
 
 
 def _refuse_irregular(path: Path) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer
+from onelayer.points import dense, need_tensor, points_of
 
 # Points of the second probe: enough to tell a slow point from a slow call.
 PROBED = 17
@@ -72,9 +73,9 @@ def evaluate(function: Callable[[Any], Any], points: Tensor, pace: Pace, observe
 def at_points(formula: Formula, x: Any) -> Any:
     """A formula at a tensor of points, or at an array or a list of them as an array."""
     if isinstance(x, np.ndarray | list | tuple):
-        points = torch.as_tensor(np.asarray(x, dtype=np.float64), dtype=torch.float64, device="cpu")
-        return formula(points).numpy()
-    return formula(x)
+        return formula(torch.from_numpy(points_of(x))).numpy()
+    need_tensor(x)
+    return formula(dense(x) if isinstance(x, Tensor) else x)
 
 
 def continued(function: Callable[[Tensor], Tensor], formula: Formula) -> Callable[[Tensor], Tensor]:

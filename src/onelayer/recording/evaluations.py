@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.errors import FileError, OnelayerError, told
-from onelayer.recording.callables import Spread, of_one_array, real_numbers
+from onelayer.points import points_of, real_numbers
+from onelayer.recording.callables import Spread, of_one_array
 
 Array = NDArray[np.float64]
 TRIED = 3  # values of a cache file that are computed again when it is first used
@@ -78,7 +79,9 @@ class Evaluations:
     def __call__(self, points: Any) -> Array:
         """Values at points (C, D), (C, *output_shape)."""
         # -0.0 and 0.0 are one point.
-        rows = np.ascontiguousarray(points, dtype=np.float64) + 0.0
+        rows = np.ascontiguousarray(points_of(points)) + 0.0
+        if rows.ndim < 2 or not len(rows):
+            raise OnelayerError(f"{self.name} takes points (C, D), one or more, got an array of shape {rows.shape}")
         keys = [row.tobytes() for row in rows]
         rows_of = dict(zip(keys, rows, strict=True))
         self._try_again({key: row for key, row in rows_of.items() if key in self._known})

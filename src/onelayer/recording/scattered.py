@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from onelayer.box import Box
+from onelayer.door import door
 from onelayer.errors import OnelayerError
 from onelayer.language.formula import Formula
 from onelayer.language.knots import Facets
@@ -103,6 +104,7 @@ class Scattered:
 
         return _moved(corner, at, _largest(holds) * (end - corner))
 
+    @door
     def covers(self, box: Box) -> bool:
         """Whether all corners, and so all points, of a box lie in the hull."""
         low = box.lower.flatten().numpy()
@@ -128,6 +130,7 @@ class Scattered:
     def __len__(self) -> int:
         return len(self.values)
 
+    @door
     def __call__(self, x: Any) -> Any:
         """The interpolant at points (..., D)."""
         return at_points(self.formula, x)

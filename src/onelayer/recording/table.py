@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.card import card
@@ -20,7 +21,7 @@ from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.operations import SPLINE
 from onelayer.language.tree import Tape
-from onelayer.recording.callables import real_numbers
+from onelayer.points import plain, real_numbers
 from onelayer.recording.columns import Array, column_of, listed, named_after, numbers, read_columns
 from onelayer.recording.evaluation import at_points
 from onelayer.recording.scattered import Scattered, scattered
@@ -189,10 +190,16 @@ def _columns(source: Any) -> tuple[Mapping[str, Any], str]:
 
 
 def _cells_of(column: Any) -> list[Any]:
-    """The cells of a column: None for a masked one, and times as text, which are no numbers."""
-    cells = column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
+    """The cells of a column: None for a masked one, and times as text that is no number."""
+    if isinstance(column, Tensor):
+        column = plain(column)
+    try:
+        cells = column if isinstance(column, np.ma.MaskedArray) else np.asarray(column)
+    except (TypeError, ValueError) as error:
+        raise OnelayerError(f"a column is one list of numbers, got {type(column).__name__} of lists") from error
     flat = cells.ravel()
-    return (flat.astype(str) if cells.dtype.kind in "mM" else flat).tolist()
+    # A year would be a number.
+    return [f"time {cell}" for cell in flat.astype(str)] if cells.dtype.kind in "mM" else flat.tolist()
 
 
 def on_grid(points: Array, values: Array, names: Sequence[str], called: str) -> tuple[tuple[Array, ...], Array]:

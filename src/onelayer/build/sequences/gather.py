@@ -88,7 +88,7 @@ def gather(
     """
     check_eps(eps)
     check_dtype(dtype)
-    check_seed(seed)
+    seed = check_seed(seed)
     check_budget(max_seconds, jobs, max_units=max_units, max_boxes=max_boxes)
     check_box(box, dtype)
     if len(box.shape) not in (1, 2):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
+from onelayer.points import plain, refuse_masked
 from onelayer.recording.columns import Array, as_number, column_of, numbers, read_columns
 
 # Up to this, float64 holds every whole number.
@@ -95,11 +96,12 @@ def _coded(labels: NDArray[Any]) -> tuple[tuple[Any, ...], Array]:
 
 def _array(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
+        values = plain(values).numpy()
     try:
+        refuse_masked(values)
         array = np.asarray(values)
     except ValueError as error:
-        raise OnelayerError(f"{name} must be a regular array, one row per example") from error
+        raise OnelayerError(f"{name} must be a regular array, one row per example, and nothing masked") from error
     if name == "X" and array.dtype.kind not in "fiub":
         raise OnelayerError(f"X must hold numbers, got {array.dtype}")
     if array.dtype.kind not in "fiubUO":
