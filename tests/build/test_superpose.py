@@ -241,7 +241,7 @@ def test_a_proof_by_lemma_ends_with_its_time() -> None:
 
 
 def test_ramps_of_uneven_steepness_lose_each_its_own(tmp_path: Path) -> None:
-    """Steps near the normal range of float32: a difference that is lost costs the slope of its ramp, not the steepest."""
+    """Steps near the normal range of float32: a difference that is lost costs the slope of its own ramp."""
     text = "1e-30*exp(7.947e18*(6.2918e-20*sin(2.3083e30*x1) + 6.2918e-20*sin(2.3083e30*x2)))"
     made = superpose(text, Box([-2.166e-31, 0.0], [4.332e-31, 8.665e-31]), 8.12e-33, dtype=torch.float32)
     assert made.certificate.proved

@@ -320,7 +320,7 @@ class _Proof:
         own = slice(atom.coordinate * count, (atom.coordinate + 1) * count)
         weights = np.abs(self.stored.tensors["W_E"][own, c]).tolist()
         slopes = np.abs(self.stored.tensors["ramp_slope"][atom.coordinate]).tolist()
-        # What a difference x - start loses below the normal range counts times the slope of its own ramp, and its weight.
+        # What a difference x - start loses below the normal range counts times slope and weight of its own ramp.
         steep = sum((arb(w) * arb(a) for w, a in zip(weights, slopes, strict=True)), ZERO)
         flushed = self.execution.tiny * (2 * total + steep + count)
         return self.execution.gamma(count + 5) * total + flushed

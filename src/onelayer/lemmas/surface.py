@@ -126,7 +126,7 @@ class RidgePolynomials:
         rem += (blur * slopes * 2).sum(-1)
         farthest = np.abs(place).max(-1) + span.max(-1) + blur.max(-1)
         rem = np.where(farthest <= 1 + 1 / (2 * self.degree + 2), rem, np.inf)
-        # Up for the arithmetic of the remainder itself, and for what underflows on the way, before it meets coefficients.
+        # Up for the arithmetic of the remainder itself, and for what underflows before it meets its coefficient.
         rem = rem * (1 + 2.0**-30) + 2.0**-900 * (1 + float(np.abs(self.coefficients).sum()))
         space = Space(order, rank, None, None)
         return TaylorModel(torch.from_numpy(coef), torch.from_numpy(rem), space, tuple(range(rank)), order)

@@ -80,7 +80,7 @@ def _softmax_layer(
     count, width = z.shape
     outputs = y.shape[1]
     squares = (z * z).sum(1, keepdim=True)
-    # A bound of all |z|^2: what the sum above may have lost, 2^-40 of it up to some thousand columns, and small squares.
+    # A bound of all |z|^2: what the sum above may have lost, 2^-40 of it up to some thousand columns; squares vanish.
     lost = max(2.0**-40, (width + 4) * 2.0**-52)
     radius = float(squares.max()) * (1 + lost) + width * sys.float_info.min
     try:
