@@ -83,7 +83,8 @@ def _pairs(result: Any, computed: Any) -> Iterator[tuple[Recorded, Any]]:
 def _need_same(tape: Recording, name: str, found: Recorded, computed: Any) -> None:
     """Refuse a result of another shape, or of which an entry is not the value of its node."""
     inner = found.inner
-    numbers = np.asarray(computed)
+    # Of a tensor whose gradient was asked for, NumPy is given no numbers.
+    numbers = np.asarray(computed.detach() if isinstance(computed, Tensor) else computed)
     # What is in torch's default format is in float64 here.
     formats = {spelled(inner.dtype), "float64" if inner.dtype == tape.default else ""}
     if tuple(numbers.shape) != tuple(inner.shape) or numbers.dtype.name not in formats:

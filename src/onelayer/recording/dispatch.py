@@ -42,7 +42,7 @@ FILLING = _words("tril triu diag diag_embed")
 # Those that give a view where the layout in memory allows it, and a copy elsewhere.
 LAID_OUT = _words("reshape reshape_as flatten unflatten ravel contiguous")
 SHAPED_LIKE = _words("reshape_as view_as expand_as")
-IDENTITY = _words("detach requires_grad cpu cuda positive pos")
+IDENTITY = _words("detach requires_grad cpu positive pos")
 CASTS = {
     "double": torch.float64,
     "float": torch.float32,
@@ -67,6 +67,7 @@ HINTS = {
     "new_empty": "its values are undefined; use new_zeros",
     "det": "write the determinant out, as in a * d - b * c",
     "linalg_det": "write the determinant out, as in a * d - b * c",
+    "cuda": "f is taken on the CPU; leave it out",
     "msort": "it sorts across the batch; use torch.sort(x, dim=-1).values",
     "copy_": "build the result with torch.stack or torch.cat",
 }
@@ -103,8 +104,7 @@ def dispatch(func: Callable[..., Any], full_name: str, args: Sequence[Any], kwar
     outermost, tape.inside = not tape.inside, True
     try:
         result = _understood(tape, func, full_name, args, kwargs)
-        apart = not outermost or full_name.strip("_") in IDENTITY
-        return result if apart else run_beside(tape, full_name, func, args, kwargs, result)
+        return run_beside(tape, full_name, func, args, kwargs, result) if outermost else result
     except Exception as error:
         tape.refused = tape.refused or error
         raise
@@ -128,7 +128,7 @@ def _understood(
     if name in CASTING:
         return _cast(name, args, kwargs)
     if name in IDENTITY:
-        return args[0]
+        return args[0] if args else kwargs["input"]
     if name in MOVING:
         _refuse_elsewhere(name, args, kwargs)
         return _written(tape, func, name, in_place, args, kwargs)

@@ -270,11 +270,18 @@ def _recorded(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[R
 def _own(tape: Recording, name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
     try:
         function = _OWN[name]
-        arguments = inspect.signature(function).bind(tape, *given, **named).arguments
+        arguments = _bound(name, inspect.signature(function), tape, *given, **named)
         return _array(settled(tape, name, arguments, function(tape, *given, **named)))
     except Exception as error:
         tape.refused = tape.refused or error
         raise
+
+
+def _bound(name: str, signature: inspect.Signature, *given: Any, **named: Any) -> dict[str, Any]:
+    try:
+        return signature.bind(*given, **named).arguments
+    except TypeError as error:
+        raise UnsupportedOperation(f"np.{name}", f"{error}; leave it out") from None
 
 
 def _missing(*args: Any, **kwargs: Any) -> Any:
