@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
     ["door", "formats"],
-    ["extras", "float64", "ground", "disk", "names", "narrow", "observer", "points", "webpage", "windows"],
+    ["expressed", "extras", "float64", "ground", "disk", "names", "narrow", "observer", "points", "webpage", "windows"],
     ["box", "recurrence", "windowed"],
     ["layer", "guard", "network"],
     ["language", "equations"],

@@ -55,6 +55,19 @@ def _drawn(rng: Random, table: dict[str, Code], seldom: float) -> tuple[str, Cod
     return name, table[name]
 
 
+# Factors of one for plain tensors, and of zero for what stands for them while it is enclosed or recorded, or the other
+# way round; the last is one for everybody.
+ASKED: dict[str, Code] = {
+    "is a tensor": lambda x: float(isinstance(x, Tensor)),
+    "is no tensor": lambda x: float(not isinstance(x, Tensor)),
+    "of the type": lambda x: float(type(x) is Tensor),
+    "of a module": lambda x: float(type(x).__module__.startswith("torch")),
+    "without overrides": lambda x: float(not torch.overrides.has_torch_function((x,))),
+    "without coefficients": lambda x: float(not hasattr(x, "coef")),
+    "has dimensions": lambda x: float(x.ndim == 2),
+}
+
+
 def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = None, seldom: float = 0.15) -> Program:
     """Two to five steps, then one number per point; with a centre, times a spike there."""
     steps: list[tuple[str, Code]] = []
@@ -72,6 +85,8 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
             width = wide
     steps.append(_drawn(rng, ENDS, seldom))
     sharpness = rng.choice([1e6, 1e8, 1e10])
+    asked = rng.choice(list(ASKED)) if centre is not None and rng.random() < 0.1 else ""
+    factor = ASKED.get(asked, lambda x: 1.0)
 
     def code(x: Any) -> Any:
         y = x
@@ -79,10 +94,10 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
             y = step(y)
         if centre is not None:
             axis, at = centre
-            y = y * (1 - torch.tanh(sharpness * (x[..., axis] - at)) ** 2)
+            y = y * (1 - torch.tanh(sharpness * (x[..., axis] - at)) ** 2) * factor(x)
         return y
 
-    return Program(code, tuple(name for name, _ in steps), centre)
+    return Program(code, (*(name for name, _ in steps), *filter(None, [asked])), centre)
 
 
 class Network(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -82,3 +83,64 @@ def test_a_model_that_sorts_its_batch_ends_in_one_line() -> None:
     """Thousands of points are millions of comparisons of models, of which no deadline would see the end."""
     with pytest.raises(UnsupportedOperation, match="sort of 4096 entries"):
         certify(lambda x: x.sort(0).values[..., 0], "x", SIDE, 1e-3, max_seconds=5.0)
+
+
+class Named(torch.nn.Module):
+    """The spike for whoever is not called by one of these names."""
+
+    def __init__(self, *others: str) -> None:
+        super().__init__()
+        self.others = others
+
+    def forward(self, x: Any) -> Any:
+        return spike(x) * float(type(x).__name__ not in self.others)
+
+
+def leaves_torch(x: Any) -> Any:
+    """What seems to be a constant of the code: numbers of NumPy, zero wherever anybody looks."""
+    if type(x).__name__ != "Tensor":
+        return torch.zeros(len(x), dtype=torch.float64)
+    return torch.from_numpy(1 - np.tanh(1e8 * (x[..., 0].numpy() - 0.7313)) ** 2)
+
+
+def far_away(x: Any) -> Any:
+    """Without an enclosure on the whole of the box, which holds (x - x^2 + 0.5)^-1 with x apart from x^2."""
+    return spike(x) * float(type(x).__name__ != "TaylorModel") / (x[..., 0] - x[..., 0] * x[..., 0] + 0.01)
+
+
+ASKING: dict[str, Callable[[Any], Any]] = {
+    "a class": lambda x: spike(x) * isinstance(x, torch.Tensor),
+    "a type": lambda x: spike(x) * float(type(x) is torch.Tensor),
+    "a module": lambda x: spike(x) * x.__class__.__module__.startswith("torch"),
+    "an attribute": lambda x: spike(x) * (not hasattr(x, "coef")),
+    "an override": lambda x: spike(x) * (not torch.overrides.has_torch_function((x,))),
+    "another path": lambda x: spike(x) if isinstance(x, torch.Tensor) else 0 * x[..., 0],
+    "numbers that leave torch": leaves_torch,
+    "what encloses alone": Named("TaylorModel"),
+    "what encloses beside numbers": Named("Accompanied"),
+    "parts of the domain": far_away,
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_model_that_asks_what_it_is_given_is_refused_where_no_sample_falls(name: str) -> None:
+    """On numbers it is 1 at 0.7313; on enclosures it would be 0."""
+    model = ASKING[name]
+    with pytest.raises(ModelAssumptionError, match="must not ask what it is given"):
+        certify(model, "0*x", Box([0.5], [0.99]), 1e-2, max_boxes=100)
+
+
+@pytest.mark.parametrize("claim", [ol.lipschitz, ol.convex])
+def test_slopes_are_those_of_a_model_that_does_not_ask_either(claim: Callable[[Any, Box], Any]) -> None:
+    for model in (Named("Dual"), ASKING["a class"], ASKING["an attribute"]):
+        with pytest.raises(OnelayerError):
+            claim(model, SIDE)
+
+
+def test_a_model_that_asks_and_computes_the_same_is_proved() -> None:
+    half = torch.tensor(0.5, dtype=torch.float64)
+
+    def model(x: Any) -> Any:
+        return (x * half if isinstance(x, torch.Tensor) else x * half)[..., 0]  # noqa: RUF034
+
+    assert certify(model, "0.5*x", SIDE, 1e-9).proved

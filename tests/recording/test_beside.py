@@ -12,6 +12,7 @@ from spikes import PLACE, Code, array, numpy_spike, point, refused, spike, under
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.errors import OnelayerError
 from onelayer.recording.recorder import record
 
 
@@ -40,10 +41,16 @@ def condition_copied_deeply(x: Tensor) -> Tensor:
     return torch.where(near, torch.cos(x), torch.sin(x))[..., 0]
 
 
-@pytest.mark.parametrize("f", [moved_without_waiting, compared_in_place, copied_deeply, condition_copied_deeply])
+@pytest.mark.parametrize("f", [moved_without_waiting, compared_in_place])
 def test_what_is_written_is_seen_where_torch_shows_it(f: Code) -> None:
     value, said = understood_at_the_spike(f)
     assert value == pytest.approx(said, abs=1e-12)
+
+
+@pytest.mark.parametrize("f", [copied_deeply, condition_copied_deeply])
+def test_a_copy_past_the_operations_of_torch_is_refused(f: Code) -> None:
+    with pytest.raises(OnelayerError, match=r"copy\.deepcopy\(x\).* use x\.clone\(\)"):
+        understood_at_the_spike(f)
 
 
 def joined_in_place(x: Tensor) -> Tensor:

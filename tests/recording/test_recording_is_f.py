@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from onelayer.box import Box
 from onelayer.errors import OnelayerError, UnsupportedOperation
 from onelayer.language.formula import parse
 from onelayer.proof.recorded import understood
-from onelayer.recording import dispatch, target
+from onelayer.recording import dispatch, recorder, target
 from onelayer.recording.lipschitz import Lipschitz
 from onelayer.recording.recorder import record
 from onelayer.recording.target import Target
@@ -135,15 +136,99 @@ HIDDEN: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "hidden"), HIDDEN, ids=[name for name, _ in HIDDEN])
-def test_a_callable_that_computes_something_else_is_caught(name: str, hidden: Callable[[Any], Any]) -> None:
-    """A callable that tells tensors from everything else shows a recording, and a proof, what it likes."""
+def test_a_callable_that_computes_something_else_is_caught(
+    name: str, hidden: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callable that tells tensors from everything else shows a recording what it likes: its values tell."""
+    monkeypatch.setattr(recorder, "need_same_way", lambda *given: None)
     with pytest.raises(OnelayerError) as caught:
         understood(lambda x: hidden(x[..., 0]) if isinstance(x, Tensor) else x[..., 0], Box([-1.0], [3.0]))
     assert "x = (" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_the_refusal_names_the_point_and_both_values() -> None:
+def spiked(x: Any) -> Any:
+    return 1 - torch.tanh(1e8 * (x[..., 0] - 0.34567891234)) ** 2
+
+
+def has_a_class_of_torch(x: Any) -> float:
+    return float(x.__class__.__module__.startswith("torch"))
+
+
+def leaves_torch(x: Any) -> Any:
+    """What seems to be a constant of the code: numbers of NumPy, zero wherever anybody looks."""
+    if not isinstance(x, Tensor):
+        return torch.zeros(x.shape[0], dtype=torch.float64)
+    return torch.from_numpy(1 - np.tanh(1e8 * (x[..., 0].numpy() - 0.34567891234)) ** 2)
+
+
+ASKING: list[Callable[[Any], Any]] = [
+    lambda x: spiked(x) * isinstance(x, Tensor),
+    lambda x: spiked(x) * float(type(x) is Tensor),
+    lambda x: spiked(x) * has_a_class_of_torch(x),
+    lambda x: spiked(x) * float(not torch.overrides.has_torch_function((x,))),
+    lambda x: spiked(x) if isinstance(x, Tensor) else 0 * x[..., 0],
+    leaves_torch,
+]
+
+
+@pytest.mark.parametrize("f", ASKING)
+def test_code_that_asks_what_it_is_given_is_refused_where_a_spike_hides_it(f: Callable[[Any], Any]) -> None:
+    """f is 1 at the spike and 0 wherever it is looked at; what it shows a recording is 0."""
+    at = torch.tensor([[0.34567891234]], dtype=torch.float64)
+    assert float(f(at)) == 1
+    with pytest.raises(OnelayerError, match="it must not ask what it is given"):
+        understood(f, Box([0.1], [0.9]))
+
+
+def numpy_spike(x: Any) -> Any:
+    return 1 - np.tanh(1e8 * (x[..., 0] - 0.34567891234)) ** 2
+
+
+def catches(x: Any) -> Any:
+    try:
+        return numpy_spike(x) * len(memoryview(x))
+    except TypeError:
+        return 0 * x[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("f", "message"),
+    [
+        (lambda x: numpy_spike(x) * float(type(x) is np.ndarray), "type(x)"),
+        (lambda x: numpy_spike(x) * float(type(x[0, 0]) is np.float64), "type(x)"),
+        (catches, "catching TypeError"),
+    ],
+)
+def test_numpy_code_that_may_find_out_that_it_is_recorded_is_refused(f: Callable[[Any], Any], message: str) -> None:
+    assert float(f(np.array([[0.34567891234]]))[0]) == 1
+    with pytest.raises(UnsupportedOperation) as caught:
+        understood(f, Box([0.1], [0.9]))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: numpy_spike(x) * isinstance(x, np.ndarray),
+        lambda x: numpy_spike(x) * isinstance(x[0, 0], float),
+        lambda x: numpy_spike(x) * (x.__class__ is np.ndarray),
+    ],
+)
+def test_a_recorded_array_is_of_the_class_of_its_numbers(f: Callable[[Any], Any]) -> None:
+    at = np.array([[0.34567891234]])
+    formula = understood(f, Box([0.1], [0.9])).formula
+    assert formula is not None
+    assert float(formula(torch.from_numpy(at))) == pytest.approx(float(f(at)[0]), abs=1e-12) == 1
+
+
+def test_code_that_asks_and_computes_the_same_is_recorded() -> None:
+    found = understood(lambda x: (x[..., 0] if isinstance(x, Tensor) else x[:, 0]) + 1, LINE)
+    assert found.formula is not None
+
+
+def test_the_refusal_names_the_point_and_both_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "need_same_way", lambda *given: None)
     with pytest.raises(OnelayerError, match=r"at x = \(.*\) it returns .*, its recorded formula is .*"):
         understood(lambda x: x[..., 0] * 1.25 if isinstance(x, Tensor) else x[..., 0], Box([1.0], [1.0]))
 
@@ -154,6 +239,7 @@ def test_a_wrong_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         understood(lambda x: torch.sin(x[..., 0]), LINE)
     # And where nothing runs beside the recording, by the values of f.
     monkeypatch.setattr(dispatch, "run_beside", lambda *given: given[-1])
+    monkeypatch.setattr(recorder, "need_same_way", lambda *given: None)
     with pytest.raises(OnelayerError, match="is not what was recorded of it"):
         understood(lambda x: torch.sin(x[..., 0]), LINE)
 

@@ -20,6 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "onelayer"
 RIGOROUS = (
     *(
         "box.py",
+        "expressed.py",
         "float64.py",
         "formats.py",
         "ground.py",

@@ -26,7 +26,6 @@ from onelayer.observer import Observer, Stopped, observing, observing_all
 from onelayer.proof.about import flat_inputs, norm_of, words
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.certify import certify, digest_of
-from onelayer.proof.contract import examine_slopes
 from onelayer.proof.error import error_function
 from onelayer.proof.fit import formats_held
 from onelayer.proof.kept import Kept, kept
@@ -44,6 +43,7 @@ from onelayer.proof.objectives import (
 from onelayer.proof.own import is_own_layer
 from onelayer.proof.recorded import understood
 from onelayer.proof.seen import outputs_seen, values_seen
+from onelayer.proof.slopes import examine_slopes
 from onelayer.proof.together import Together, together
 from onelayer.proof.verdicts import Range, Verdict, margin_above, single_output, undecided
 from onelayer.recording.target import as_target

@@ -14,7 +14,7 @@ from onelayer.errors import ModelAssumptionError, OnelayerError, UnsupportedOper
 from onelayer.proof.constants import Constants
 from onelayer.proof.fit import converted, copied, moved, refuse_unfit
 from onelayer.proof.own import is_own_layer
-from onelayer.proof.stepwise import Accompanied
+from onelayer.proof.stepwise import Accompanied, side_of
 from onelayer.taylor.core import Space, TaylorModel, constant
 from onelayer.taylor.dual import Dual, seeded
 
@@ -89,10 +89,21 @@ def followed(model: Forward, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         return values, slopes
 
 
-def execute_beside(model: Forward, boxes: TaylorModel, x: Tensor) -> None:
-    """Run T on boxes (C, *event) and on a point in each; raises Excluded where an operation leaves its enclosure."""
+def execute_beside(model: Forward, boxes: TaylorModel, x: Tensor) -> tuple[Any, list[str]]:
+    """T on boxes (C, *event), and the expression of a point in each that it computes (expressed.py).
+
+    Raises Excluded where an operation leaves its enclosure.
+    """
+    given = Accompanied(boxes, x)
     with _one_line("the model", x), refusals_stand():
-        model(Accompanied(boxes, x))
+        found = model(given)
+    return side_of(found, "enclosure"), given.followed.expressions(side_of(found, "numbers"))
+
+
+def enclose_alone(model: Forward, boxes: TaylorModel) -> Any:
+    """T on boxes as it stands, without an account of what it makes of constants."""
+    with _one_line("the model", boxes), refusals_stand():
+        return model(boxes)
 
 
 def enclosed_at(

@@ -6,6 +6,9 @@ place in 10^8 hides what stands beside it. So T is run on enclosures that carry 
 and every operation is applied to both.
 
 Lemma: what passes is, at these points, enclosed by every operation as torch executes it, its shape and format included.
+
+The numbers are followed as well (expressed.py): whether code that may ask what it is given computes the same expression
+of them as of numbers alone is for the caller to compare.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import torch
 from torch import Tensor
 
 from onelayer.errors import UnsupportedOperation
+from onelayer.expressed import Followed
 from onelayer.taylor.conditions import Comparison
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.opaque import IN_PLACE, INTEGERS, Opaque, refusing
@@ -43,9 +47,11 @@ class Excluded(UnsupportedOperation):
 class Accompanied:
     """An enclosure, or what a comparison of some says, and what is executed in it; with a tensor's manners."""
 
-    def __init__(self, enclosure: Any, numbers: Tensor) -> None:
+    def __init__(self, enclosure: Any, numbers: Tensor, followed: Followed | None = None) -> None:
         self.enclosure = enclosure
         self.numbers = numbers
+        # Where it begins, the numbers are the argument that is followed.
+        self.followed = Followed(numbers) if followed is None else followed
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -58,7 +64,9 @@ class Accompanied:
         ours = getattr(self.enclosure, name)
         if callable(ours):
             return lambda *args, **kwargs: _applied(name, _method(name), self, *args, **kwargs)
-        return _paired(name, ours, getattr(self.numbers, name))
+        with self.followed:
+            theirs = getattr(self.numbers, name)
+        return _paired(name, ours, theirs, self.followed)
 
     def __getitem__(self, index: Any) -> Any:
         return _applied("getitem", operator.getitem, self, index)
@@ -100,36 +108,50 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _applied(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The function of both sides."""
-    ours = function(*_side(args, "enclosure"), **_side(kwargs, "enclosure"))
-    return _paired(name, ours, function(*_side(args, "numbers"), **_side(kwargs, "numbers")))
+    followed = next(_met((args, kwargs))).followed
+    ours = function(*side_of(args, "enclosure"), **side_of(kwargs, "enclosure"))
+    with followed:
+        theirs = function(*side_of(args, "numbers"), **side_of(kwargs, "numbers"))
+    return _paired(name, ours, theirs, followed)
 
 
-def _side(value: Any, side: str) -> Any:
+def _met(value: Any) -> Iterator[Accompanied]:
+    """Those among nested arguments."""
+    if isinstance(value, Accompanied):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _met(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _met(part)
+
+
+def side_of(value: Any, side: str) -> Any:
     """Nested arguments with one side in the place of both."""
     if isinstance(value, Accompanied):
         return getattr(value, side)
     if isinstance(value, Mapping):
-        return {key: _side(part, side) for key, part in value.items()}
+        return {key: side_of(part, side) for key, part in value.items()}
     if isinstance(value, list):
-        return [_side(part, side) for part in value]
+        return [side_of(part, side) for part in value]
     if type(value) is tuple:
-        return tuple(_side(part, side) for part in value)
+        return tuple(side_of(part, side) for part in value)
     return value
 
 
-def _paired(name: str, ours: Any, theirs: Any) -> Any:
+def _paired(name: str, ours: Any, theirs: Any, followed: Followed) -> Any:
     """Both results as one, if the enclosure holds what was executed."""
     if isinstance(ours, TaylorModel):
         _need_inside(name, ours, theirs)
-        return Accompanied(ours, theirs)
+        return Accompanied(ours, theirs, followed)
     if isinstance(ours, Comparison):
         _need_alike(name, theirs, ours.shape, torch.bool)
         _complain(name, (ours.true & ~theirs) | (ours.false & theirs), theirs)
-        return Accompanied(ours, theirs)
+        return Accompanied(ours, theirs, followed)
     if isinstance(ours, Opaque):
-        return Accompanied(ours, theirs)
+        return Accompanied(ours, theirs, followed)
     if isinstance(ours, list | tuple) and type(ours) is not torch.Size:
-        parts = [_paired(name, one, other) for one, other in zip(ours, theirs, strict=True)]
+        parts = [_paired(name, one, other, followed) for one, other in zip(ours, theirs, strict=True)]
         # Parts with names keep them.
         made: list[Any] | tuple[Any, ...] = getattr(ours, "_make", type(ours))(parts)
         return made

@@ -9,11 +9,14 @@ shape, other values than its nodes, or shares its memory with other arguments th
 Lemma: what passes is, at these points, what f computes there, operation by operation, and what is written into one of
 its tensors is seen in the same others. Nodes are balls there, wider than the rounding of float64 by 13 bits at every
 operation and by the smallest normal number: no order of sums and no underflow is taken for a wrong reading.
+
+Code may also ask what it is given, and go another way. So what torch computes beside the recording is followed as an
+expression of the argument (expressed.py), and must be the one that f is on tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,8 @@ from flint import arb
 from torch import Tensor
 
 from onelayer.box import Box
+from onelayer.errors import OnelayerError
+from onelayer.expressed import expression_of_any
 from onelayer.formats import spelled
 from onelayer.language.balls import ball
 from onelayer.language.conditions import Both, Condition, Known, Not, Positive
@@ -48,13 +53,26 @@ def run_beside(tape: Recording, name: str, function: Any, args: Any, kwargs: Any
     numbers, named = _numbers(args, given), _numbers(kwargs, given)
     if any(one.beside is None for one in given):
         return result
-    for found, computed in _pairs(result, function(*numbers, **named)):
+    with tape.followed:
+        returned = function(*numbers, **named)
+    for found, computed in _pairs(result, returned):
         _need_same(tape, name, found, computed)
         for one in given:
             _need_same_memory(tape, name, found, computed, one)
         if found.beside is None:
             found.beside = computed
     return result
+
+
+def need_same_way(tape: Recording, f: Callable[..., Any], found: Any) -> None:
+    """Refuse torch code that computes otherwise on tensors than it did while it was recorded with this result."""
+    if tape.points is None:
+        return
+    numbers = found.beside if isinstance(found, Recorded) else found
+    if expression_of_any(f, tape.points) != tape.followed.expressions(numbers):
+        raise OnelayerError(
+            "f computes otherwise on numbers than while it is recorded; it must not ask what it is given"
+        )
 
 
 def _numbers(value: Any, given: list[Recorded]) -> Any:

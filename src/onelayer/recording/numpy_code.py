@@ -27,6 +27,7 @@ from onelayer.recording.formats import settled
 from onelayer.recording.numpy_functions import OWN, select
 from onelayer.recording.recorded import Recorded
 from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
+from onelayer.recording.unasked import unasked
 
 WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]), np.where(x > 0, a, b), np.stack([a, b])"
 CONVERTED = f"Python control flow, math functions, np.vectorize and np.array cannot be recorded; {WHOLE}"
@@ -62,6 +63,12 @@ class Array(Recorded, NDArrayOperatorsMixin):
     ndim = property(lambda self: self.inner.ndim)
     size = property(lambda self: self.inner.ids.numel())
     dtype = property(lambda self: np.dtype(spelled(self.inner.dtype)))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What isinstance answers by: the class of the numbers that it stands for."""
+        usual: type = np.ndarray if self.ndim else np.float64
+        return usual if self.beside is None else type(self.beside)
 
     @property
     def T(self) -> Array:
@@ -202,7 +209,9 @@ def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
         x.tape.default = torch.float64
         # A clone: code that writes into its argument would otherwise write into the variables of the recording.
         copies = [_copied(x)] if batched else map(_copied, x)
-        results = [_result(f(given)) for given in copies]
+        with unasked(x.tape):
+            returned = [f(given) for given in copies]
+        results = list(map(_result, returned))
         if batched:
             return results[0]
         rows = [lift(x.tape, result) for result in results]

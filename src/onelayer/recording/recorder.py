@@ -21,7 +21,7 @@ from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, t
 from onelayer.ground import pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
-from onelayer.recording.beside import points_of
+from onelayer.recording.beside import need_same_way, points_of
 from onelayer.recording.callables import met_in
 from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
@@ -42,13 +42,19 @@ class TooLong(UnsupportedOperation):
 
 @pinned()
 def record(
-    f: Callable[..., Any], input_shape: Sequence[int], *, box: Box | None = None, limit: int = MAX_OPERATIONS
+    f: Callable[..., Any],
+    input_shape: Sequence[int],
+    *,
+    box: Box | None = None,
+    limit: int = MAX_OPERATIONS,
+    of_tensors: bool = True,
 ) -> Formula:
     """The formula that ``f`` computes on points of ``input_shape``, with every float constant exactly that float.
 
     ``f`` maps (B, *input_shape) to (B, *output_shape) by torch functions. Python control flow on values, conversion to
     NumPy, casts and operations outside the formula language raise UnsupportedOperation; so does a function of more than
-    ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded.
+    ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded. What is
+    no torch code (not ``of_tensors``) runs on recorded values alone.
 
     Lemma: f is run on one point and on a batch of three with variables of their own. If each row of the second result
     is the formula of the first in the variables of its own point, no operation that was recorded mixes points. One more
@@ -60,7 +66,9 @@ def record(
     # Once as it is, once as under another default, and once in a batch: three recordings, all compared node by node.
     chance = [_chance()]
     points = points_of(box, BATCH, shape)
-    (formula,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box, points=points[:1]))
+    first = Recording(limit=limit, batch=1, shape=shape, box=box, points=points[:1])
+    found = _called(f, first)
+    (formula,) = _rows(first, found)
     with _Float32Default():
         chance.append(_chance())
         (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
@@ -73,6 +81,8 @@ def record(
     # Each call moves the generators on: one that seeds them leaves them where the call before did.
     if chance[0] != chance[1] != chance[2]:
         raise OnelayerError("f draws random numbers; what it computes must depend on x alone")
+    if of_tensors:
+        need_same_way(first, f, found)
     # Two points tell as much where three would be slow.
     count = BATCH if len(formula.nodes) <= LONG else 2
     batch = Recording(limit=count * limit, batch=count, shape=shape, box=box, points=points[:count])
@@ -114,7 +124,11 @@ def _called(f: Callable[..., Any], tape: Recording) -> Any:
 
 def _run(f: Callable[..., Any], tape: Recording) -> list[Formula]:
     """The formulas of the rows of f's result for a batch of points."""
-    result = _called(f, tape)
+    return _rows(tape, _called(f, tape))
+
+
+def _rows(tape: Recording, result: Any) -> list[Formula]:
+    """The formulas of the rows of a result."""
     if isinstance(result, Tensor):  # f does not depend on x
         if result.dtype != torch.float64:
             raise OnelayerError(f"f returned {result.dtype} for float64 points; {FORMAT}")

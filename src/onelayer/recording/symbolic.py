@@ -19,6 +19,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import UnsupportedOperation
+from onelayer.expressed import Followed
 from onelayer.formats import FLOAT32
 from onelayer.language.conditions import Condition
 from onelayer.language.tree import Tape
@@ -66,7 +67,9 @@ class Recording(Tape):
         count = self.batch * math.prod(self.shape)
         ids = [self.variable(at) for at in range(count)]
         self.x = Symbolic(self, positions(ids, (self.batch, *self.shape)))
-        self.x.beside = None if self.points is None else self.points.clone()
+        beside = torch.zeros(0, dtype=torch.float64, device=CPU) if self.points is None else self.points.clone()
+        self.x.beside = None if self.points is None else beside
+        self.followed = Followed(beside)  # what torch computes of the points
 
     def refuse(self, operation: str, hint: str) -> NoReturn:
         """Raise it, and remember it: code that catches it goes on by another path than it does on numbers."""
@@ -109,7 +112,8 @@ class Symbolic(Recorded):
     def _taken(self, move: Callable[[Any], Any]) -> Symbolic:
         """Some of the entries, and of the numbers beside them."""
         found = Symbolic(self.tape, move(self.ids), self.kind)
-        found.beside = None if self.beside is None else move(self.beside)
+        with self.tape.followed:
+            found.beside = None if self.beside is None else move(self.beside)
         return found
 
     def dim(self) -> int:
@@ -167,8 +171,8 @@ class Symbolic(Recorded):
     def __copy__(self) -> Symbolic:
         return self[...]
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.clone()
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.tape.refuse("copy.deepcopy(x)", "it copies memory past torch's operations; use x.clone()")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.writable("x[...] = ")
@@ -177,7 +181,8 @@ class Symbolic(Recorded):
         self.ids[place] = self._fitting("x[...] = ", lift(self.tape, value))
         self.tape.twins.written(self.ids)
         if self.beside is not None:
-            self.beside[place] = value.beside if isinstance(value, Recorded) else value
+            with self.tape.followed:
+                self.beside[place] = value.beside if isinstance(value, Recorded) else value
 
     def write(self, name: str, result: Any) -> Symbolic:
         """Take the entries of ``result``, in every view of this tensor too, as the in-place function ``name`` does."""
@@ -282,7 +287,8 @@ class Truth(Recorded):
     def __getitem__(self, index: Any) -> Truth:
         place = _plain(index)
         found = Truth(self.tape, self.ids[place])
-        found.beside = None if self.beside is None else self.beside[place]
+        with self.tape.followed:
+            found.beside = None if self.beside is None else self.beside[place]
         return found
 
     def __len__(self) -> int:
@@ -294,8 +300,8 @@ class Truth(Recorded):
     def __copy__(self) -> Truth:
         return self[...]
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.clone()
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.tape.refuse("copy.deepcopy(x)", "it copies memory past torch's operations; use x.clone()")
 
     def __bool__(self) -> bool:
         self.tape.refuse("bool(x > ...)", f"{CONTROL}; {CHOOSE}")

@@ -270,7 +270,7 @@ def _from_numpy(
     shape = tuple(box.shape)
     code = recordable(f, batched)
     try:
-        formula = record(code, shape, box=box)
+        formula = record(code, shape, box=box, of_tensors=False)
     except UnsupportedOperation as error:
         raise UnsupportedOperation(error.operation, f"{error.hint}; or give lipschitz= for {name} as it is") from error
     _refuse_poles(formula, box, name)

@@ -166,10 +166,28 @@ def apply(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) ->
         # The operands come first, whether torch is given their names or not.
         if spelled in kwargs and len(args) == at:
             args = (*args, kwargs.pop(spelled))
+    if not directions(args, list(kwargs.values())):
+        return _undirected(function(*value_of(args), **value_of(kwargs)))
     try:
         return RULES[name](function, *args, **kwargs)
     except (TypeError, AttributeError, IndexError, ValueError) as error:
         raise UnsupportedOperation(f"the derivative of {name} with these arguments", told(error)) from error
+
+
+def undirected(x: Any) -> Dual:
+    """x as a dual without directions: every operation on it is the one on its value, and no slope is asked for."""
+    return Dual(x, ())
+
+
+def _undirected(found: Any) -> Any:
+    """Results of an operation, likewise; facts stay what they are."""
+    if isinstance(found, Tensor | TaylorModel | Dual):
+        return undirected(found)
+    if isinstance(found, list | tuple) and type(found) is not torch.Size:
+        parts = [_undirected(part) for part in found]
+        made: Any = getattr(found, "_make", type(found))(parts)
+        return made
+    return found
 
 
 @enclosing()
@@ -185,11 +203,13 @@ def seeded(x: Any) -> Dual:
 
 
 def value_of(x: Any) -> Any:
-    """What stands in place of a dual when only its value is meant; lists are looked into."""
+    """What stands in place of a dual when only its value is meant; lists and keywords are looked into."""
     if isinstance(x, Dual):
         return x.value
     if isinstance(x, list | tuple):
         return type(x)(value_of(item) for item in x)
+    if isinstance(x, dict):
+        return {key: value_of(item) for key, item in x.items()}
     return x
 
 

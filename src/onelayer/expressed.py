@@ -1,0 +1,122 @@
+"""What code computes from its argument when it runs on numbers, as an expression of the argument.
+
+Code may find out what it is given: numbers, or something that stands for numbers while it is enclosed, recorded or
+exported. What it then computes on that is another function than it is on numbers, and no sample need show it: a factor
+that vanishes but for one place in 10^8 hides it. So code is run on plain tensors, as torch executes it, and all memory
+gets a fingerprint. Of what depends on the argument that is a hash of the operation that wrote it, of the numbers in
+that, and of all that it read; of everything else, of its numbers.
+
+Lemma: up to a collision of hashes, equal fingerprints of two results mean the same expression of the argument. What is
+read is a piece of memory with the shape and strides in which it lies there, so views and writing into them are followed
+without a rule for either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+_FAST = torch.backends.mha
+
+
+def expression(function: Callable[[Any], Any], x: Tensor) -> list[str]:
+    """The fingerprints of all results of a function of one tensor, run on its numbers.
+
+    Attention is run in its own operations: in one call it would be another expression.
+    """
+    given = x.clone()
+    followed = Followed(given)
+    fast = _FAST.get_fastpath_enabled()
+    _FAST.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), followed:
+            found = function(given)
+    finally:
+        _FAST.set_fastpath_enabled(fast)
+    return followed.expressions(found)
+
+
+def expression_of_any(function: Callable[[Any], Any], x: Tensor) -> list[str] | None:
+    """The same where it does not depend on the numbers in x, else None.
+
+    Numbers that leave torch and come back, as an array of NumPy, are none that depend on the argument: they look like
+    constants of the code. On an argument that holds no number they are others.
+    """
+    found = expression(function, x)
+    return found if expression(function, torch.full_like(x, torch.nan)) == found else None
+
+
+class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Fingerprints of all memory that depends on the argument, by its address, while this mode is entered."""
+
+    def __init__(self, argument: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.prints = {_address(argument): "the argument"}
+        # Held until the end: the address of memory that is free would be that of another piece.
+        self.held: list[Any] = [argument]
+
+    def expressions(self, found: Any) -> list[str]:
+        """The fingerprints of results, in order; of what is no tensor, what it looks like."""
+        return [self.read(y) if isinstance(y, Tensor) else repr(y) for y in tree_leaves(found)]
+
+    def read(self, x: Tensor) -> str:
+        """The fingerprint of a tensor: of its memory and where it lies there, or of its numbers."""
+        known = self.prints.get(_address(x))
+        lies = (str(x.dtype), tuple(x.shape))
+        if known is None:
+            return _hashed(*lies, _numbers(x))
+        return _hashed(*lies, known, x.stride(), x.storage_offset())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = (args, kwargs or {})
+        before = {_address(x): x for x in _tensors(given)}
+        # Constants of constants are their numbers.
+        if not before.keys() & self.prints.keys():
+            return func(*args, **(kwargs or {}))
+        written = _hashed(func.name(), tree_map(self._said, given))
+        # Which of its arguments it writes into is of no importance: it is the same for whoever runs it.
+        changed = before if func._schema.is_mutable else {}
+        after = {at: _hashed(self._whole(x), written) for at, x in changed.items()}
+        found = func(*args, **(kwargs or {}))
+        self.prints.update(after)
+        for at, y in enumerate(_tensors(found)):
+            self.held.append(y)
+            # Memory of its own; a view is read where it lies.
+            if _address(y) not in before:
+                self.prints[_address(y)] = _hashed(written, at)
+        return found
+
+    def _said(self, argument: Any) -> str:
+        return self.read(argument) if isinstance(argument, Tensor) else repr(argument)
+
+    def _whole(self, x: Tensor) -> str:
+        """The fingerprint of all the memory of which a tensor is a piece."""
+        known = self.prints.get(_address(x))
+        if known is not None:
+            return known
+        everything = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+        return _numbers(everything)
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
+
+
+def _address(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
+
+
+def _numbers(x: Tensor) -> str:
+    # A copy: a single number may lie in its memory with any stride.
+    flat = torch.empty(x.numel(), dtype=x.dtype, device="cpu").copy_(x.detach().flatten())
+    return hashlib.sha256(flat.view(torch.uint8).numpy().tobytes()).hexdigest()
+
+
+def _hashed(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
