@@ -158,6 +158,19 @@ def test_no_browser_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         printing.print_page("<p>", tmp_path / "r.pdf")
 
 
+def test_what_lies_beside_a_proof_is_not_read(made: Approximation, tmp_path: Path) -> None:
+    """A file of a terabyte, whose hash takes hours; and one that is too large for a proof, in one line."""
+    folder = made.save(tmp_path / "a")
+    with open(folder / "notes.txt", "wb") as beside:
+        beside.truncate(2**40)
+    page = write_report(folder, tmp_path / "a.html")
+    assert "notes.txt" not in page.read_text()
+    with open(folder / "boxes.bin", "wb") as boxes:
+        boxes.truncate(2**40)
+    with pytest.raises(OnelayerError, match=r"boxes\.bin is larger than the limit"):
+        write_report(folder, tmp_path / "b.html")
+
+
 def test_a_folder_that_changes_while_it_is_reported_has_no_report(
     made: Approximation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,8 @@ _HOLDS: dict[str, Callable[[Certificate], str]] = {
 def claim(proof: Certificate) -> str:
     """What is established, in one sentence."""
     text = _HOLDS[proof.about["kind"]](proof)
-    high = outward(proof.upper, up=True)
+    # Rounded up, but not beyond what is required: both are printed.
+    high = outward(proof.upper, up=True, limit=proof.eps if proof.status == "proved" else None)
     low = outward(proof.lower, up=False)
     if proof.status == "proved":
         holds = text.replace("{bound}", high)

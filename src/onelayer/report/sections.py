@@ -14,18 +14,22 @@ from pathlib import Path
 
 from onelayer.card import counted
 from onelayer.checker.check import CheckReport
+from onelayer.disk import read_if_there
 from onelayer.errors import OnelayerError
 from onelayer.formats import spelled
+from onelayer.layer.file import FILE_NAME
+from onelayer.layer.file import MAX_BYTES as MAX_WEIGHTS
 from onelayer.network.network import RecordedNetwork
 from onelayer.pictures.drawing import drawn
 from onelayer.proof.certificate import Certificate
+from onelayer.proof.files import MAX_BYTES
 from onelayer.proof.saved import Claimed
 from onelayer.report import claimed, words
 from onelayer.result import Approximation
 
 LIBRARIES = ("torch", "numpy", "python-flint")
-# Of those that a proof consists of; pictures and pages in the folder prove nothing.
-PROOF_FILES = (".json", ".bin", ".txt", ".safetensors", ".npz")
+# What a proof consists of, by the most that a reader takes; whatever else lies in the folder proves nothing.
+PROOF_FILES = {FILE_NAME: MAX_WEIGHTS, **MAX_BYTES}
 MOST_COORDINATES = 64  # rows of the domain table; sequences have thousands
 LONGEST = 4000  # characters of a formula that are printed
 
@@ -191,12 +195,8 @@ def identity(subject: Subject) -> str:
 
 def digests(folder: Path) -> dict[str, str]:
     """sha256 of the files in a folder that a proof consists of, by their names; none of what is no folder."""
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
-    return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in files
-        if file.is_file() and file.suffix in PROOF_FILES
-    }
+    found = {name: read_if_there(folder / name, most) for name, most in sorted(PROOF_FILES.items())}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in found.items() if data is not None}
 
 
 def again() -> str:
