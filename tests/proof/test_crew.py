@@ -90,6 +90,26 @@ def test_any_executor_will_do_and_what_it_loses_is_done_again(layer: OneLayerTra
     assert executor.count > 5
 
 
+class Forgetful(Executor):
+    """An executor that takes units of one size for one and the same, as a cache with a poor key does."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Any] = {}
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        size = len(args[-1].boxes[0])
+        if size not in self.known:
+            self.known[size] = function(*args, **kwargs)
+        answer: Future[Any] = Future()
+        answer.set_result(self.known[size])
+        return answer
+
+
+def test_bounds_of_other_boxes_are_not_taken_for_those_that_were_asked(layer: OneLayerTransformer) -> None:
+    with pytest.raises(OnelayerError, match="result of other boxes"):
+        proved(layer, executor=Forgetful())
+
+
 def test_a_wrong_bound_from_a_worker_is_not_hidden(layer: OneLayerTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a worker that loses the bounds of its unit. Nothing is proved on those boxes."""
 

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,10 @@ def test_constants_are_read_in_every_form():
 
     assert read(3).constants == (3.0,)
     assert read([1, 2]) == read({"load": 2, "rpm": 1})
+    # What is stated is not less than what was declared.
+    for given in (Fraction(1, 10), 2**53 + 1, np.longdouble("0.7"), Fraction(1, 10**400)):
+        assert read(given).constants[0] >= given
+        assert read([given, 1]).constants[0] >= given
     for bad in ([1], {"rpm": 1}, "fast", -1.0, float("nan"), [1.0, float("inf")]):
         with pytest.raises(OnelayerError):
             read(bad)

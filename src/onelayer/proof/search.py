@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from onelayer.card import number_of
-from onelayer.errors import ModelAssumptionError
+from onelayer.errors import ModelAssumptionError, OnelayerError
 from onelayer.observer import Stopped
 from onelayer.proof.boxes import Boxes, together
 from onelayer.proof.checkpoint import Arrays, Checkpoint
@@ -188,8 +188,9 @@ class Search(Frontier):
         found: list[Explored | None] = [*_of_these(groups, self.stored or [])]
         stored = len(found)
         self.stored = []
-        for one in self.crew.explored(explore, units[stored:]):
-            found.append(one)
+        answers = self.crew.explored(explore, units[stored:])
+        for group, one in zip(groups[stored:], answers, strict=True):
+            found.append(_of_this(group, one))
             self.checkpoint.leave(partial(frozen, self, _until_none(found)))
         pairs = zip(groups, found, strict=True)
         self.open = together([self.grafted(group, one) for group, one in pairs])
@@ -273,10 +274,21 @@ def _of_these(groups: list[Boxes], stored: list[Explored]) -> list[Explored]:
     """
     done: list[Explored] = []
     for group, one in zip(groups, stored, strict=False):
-        if not np.array_equal(group.node.numpy(), one.roots):
+        if not _began_with(group, one):
             break
         done.append(one)
     return done
+
+
+def _began_with(group: Boxes, one: Explored) -> bool:
+    return np.array_equal(group.node.numpy(), one.roots)
+
+
+def _of_this(group: Boxes, one: Explored | None) -> Explored | None:
+    """What came back for a unit, if anything did: an executor may answer with what it computed for another one."""
+    if one is not None and not _began_with(group, one):
+        raise OnelayerError("the executor returned the result of other boxes than it was given; leave executor out")
+    return one
 
 
 def _until_none(found: list[Explored | None]) -> list[Explored]:

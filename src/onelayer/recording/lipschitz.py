@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -99,9 +100,16 @@ def by_name(given: Mapping[str, Any], box: Box, what: str) -> list[Any]:
     return [given[name] for name in names]
 
 
+def _no_less(constant: Any) -> float:
+    """The float of a constant that is not below it: what is stated must follow from what was declared."""
+    near = float(constant)
+    below = isinstance(constant, Real) and near < constant
+    return math.nextafter(near, math.inf) if below else near
+
+
 def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
     try:
-        return tuple(float(constant) for constant in given)
+        return tuple(_no_less(constant) for constant in given)
     # A number beyond all floats; a tensor with an imaginary part.
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         shown = ", ".join(map(str, given))
