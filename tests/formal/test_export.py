@@ -230,7 +230,16 @@ def test_everything_stored_is_in_the_text(built) -> None:
         assert str(Fraction(value).numerator) in text
 
 
+def supposing() -> Approximation:
+    """A result about a black box that an assumption puts within 0.01 of the sine, which is drawn and exported as f."""
+    sine = approximate("sin(x1)", Box([0], [1]), 1e-2)
+    supposed = sine.certificate.supposing(0.1, 0.01, "f is within 0.01 of sin(x1)", estimated=False)
+    assert supposed.proved
+    return replace(sine, certificate=supposed)
+
+
 REFUSED = [
+    (supposing, "conditional on the declared structure"),
     (lambda: approximate("erf(x1)", Box([0], [1]), 1e-2), "'erf'"),
     (lambda: approximate("x1*atan(x2)", Box([0, 0], [1, 1]), 1e-2), "interacting variables"),
     (lambda: sort(3, 0.0, 1.0, 0.2, kind="thresholds"), "proof by lemma"),

@@ -89,6 +89,9 @@ def _formula(a: Approximation) -> Formula:
         raise OnelayerError(f"a proof by {certificate.method} has no Coq certificate; proofs by boxes have")
     if not certificate.proved:
         raise OnelayerError(f"only what is proved can become a Coq theorem; this certificate is {certificate.status}")
+    # A theorem about the function that stands for f would be read as one about f.
+    if certificate.condition:
+        raise OnelayerError(f"a proof that is {certificate.condition} has no Coq certificate")
     if a.target is None or a.target.formula is None:
         raise OnelayerError("a Coq certificate states f by its formula, which this folder does not have")
     return a.target.formula

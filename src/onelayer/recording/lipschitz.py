@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelayer.box import Box
 from onelayer.errors import OnelayerError
-from onelayer.float64 import indices
+from onelayer.float64 import at_most, indices
 
 ESTIMATE = "estimate"  # instead of a constant: guess one from values
 # No claim that these are optimal: no number of values makes a guess a bound.
@@ -102,9 +102,8 @@ def by_name(given: Mapping[str, Any], box: Box, what: str) -> list[Any]:
 
 def _no_less(constant: Any) -> float:
     """The float of a constant that is not below it: what is stated must follow from what was declared."""
-    near = float(constant)
-    below = isinstance(constant, Real) and near < constant
-    return math.nextafter(near, math.inf) if below else near
+    # Of text, which has no order, it is the number that is read.
+    return -at_most(-constant) if isinstance(constant, Real) else float(constant)
 
 
 def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
