@@ -61,6 +61,10 @@ class FormulaError(OnelayerError):
     """Text outside the formula language; the message names the column."""
 
 
+class MisleadingText(FormulaError):
+    """Text that is one formula to a program and another one, or none, to whoever reads it."""
+
+
 class FileError(OnelayerError):
     """A saved file that is missing, corrupt, of another version, or hostile.
 

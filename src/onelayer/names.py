@@ -13,6 +13,11 @@ LETTERS = r"A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0386\u0388-\u03f5\u0
 IDENTIFIER = f"[{LETTERS}][{LETTERS}0-9]*"
 # A name, and a unit of anything but brackets and control characters.
 _LABEL = re.compile(rf"({IDENTIFIER})(?:\[([^\[\]\x00-\x1f\x7f]{{1,40}})\])?")
+# Letters that look like others, and those: of Greek and Cyrillic the Latin ones, or Greek ones of Cyrillic.
+_ALIKE = str.maketrans(
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧοϳϲϹ" + "АВЕЅІЈКМНОРСТУХҮаеорсухѕіјһѵ" + "ГПФɛɩɣʋɑɡ" + "ĐƉə",
+    "ABEZHIKMNOPTYXojcC" + "ABESIJKMHOPCTYXYaeopcyxsijhv" + "ΓΠΦειγυag" + "ÐÐǝ",
+)
 _BEFORE_UNIT = re.compile(r"[ \t]+\[[ \t]*")
 _NUMBERED = re.compile(r"x([0-9]+)")
 MAX_NAME = 64  # characters, unit included
@@ -21,6 +26,11 @@ MAX_NAME = 64  # characters, unit included
 def without_unit(name: str) -> str:
     """v of v[m/s]."""
     return name.partition("[")[0]
+
+
+def as_seen(text: str) -> str:
+    """What a text looks like: a letter of one alphabet is not told from one of another that has its shape."""
+    return text if text.isascii() else text.translate(_ALIKE)
 
 
 def tidy(name: object) -> object:
@@ -34,7 +44,8 @@ def _without_unit(name: object) -> str:
     """The name itself, or OnelayerError for what is none."""
     short = isinstance(name, str) and len(name) <= MAX_NAME
     match = _LABEL.fullmatch(str(name)) if short else None
-    if match is None:
+    # A unit that steers a terminal, or turns the direction of writing, shows another line than it is.
+    if match is None or not match[0].isprintable():
         raise OnelayerError(f"{str(name)[:MAX_NAME]!r} is no name; use letters, digits and _, with a unit as in h[m]")
     return match[1]
 
@@ -51,7 +62,8 @@ def check_names(names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]
         raise OnelayerError(f"{len(found)} names for points of shape {shape}; give one per coordinate of a vector")
     plain = []
     for at, name in enumerate(found):
-        plain.append(_without_unit(name))
+        # As it is seen: a Cyrillic letter must not make another name of what reads the same.
+        plain.append(as_seen(_without_unit(name)))
         # x2 for the first coordinate would read as the second in a formula without names.
         numbered = _NUMBERED.fullmatch(plain[-1])
         if numbered and numbered[1] != str(at + 1):

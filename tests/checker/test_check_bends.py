@@ -126,3 +126,11 @@ def test_what_is_not_decided_is_not_saved_as_refuted(tmp_path: Path) -> None:
     folder = verdict.save(tmp_path / "claim")
     assert check(folder).verdict == "accepted"
     assert sentence(load_claim(folder).certificate).startswith("It was NOT decided")
+
+
+def test_a_condition_is_about_what_it_looks_like(tmp_path: Path) -> None:
+    """An input with a Cyrillic name that looks like y1 is positive; the output y1 is not."""
+    away = (Step("scale", (0,), (2,), -1.0),)
+    box = ol.Box([0.5, 0.5], [1.0, 1.0], names=["\u04431", "b"])
+    about = {"kind": "condition", "text": "\u04431 >= 0"}
+    assert stated(tmp_path, away, about, box, "1", status="proved", eps=1.0, upper=0.75).verdict == "rejected"

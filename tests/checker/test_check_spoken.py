@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from pathlib import Path
 
@@ -11,10 +13,20 @@ from stated_folders import claimed, restated
 
 from onelayer.box import Box
 from onelayer.checker.check import check
+from onelayer.errors import FileError
+from onelayer.language.formula import parse
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 
 F64 = torch.float64
+
+
+def refused(folder: Path) -> bool:
+    """Rejected, or not read at all."""
+    try:
+        return check(folder).verdict == "rejected"
+    except FileError:
+        return True
 
 
 def difference(first: str, second: str) -> tuple[OneLayerTransformer, Box]:
@@ -81,3 +93,42 @@ def test_a_coordinate_of_the_name_of_a_constant(tmp_path: Path, name: str, text:
     folder = claimed(tmp_path, model, text, box, [255], upper=1e-12)
     assert check(folder).ok
     assert check(restated(folder, names=[name, "v"])).verdict == "rejected"
+
+
+# Letters of Greek and Cyrillic, written so that a reader of this file sees which they are.
+KHA, U, A, TAU = "\u0445", "\u0443", "\u0430", "\u03a4"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        # The first coordinate looks like y, the second like x.
+        ([U, KHA], "x - 2*y"),
+        ([f"{KHA}2", f"{KHA}1"], "x1 - 2*x2"),
+        ([TAU, "T"], "x1 - 2*x2"),
+        ([], f"{KHA}1 = x2; x1 - 2*{KHA}1"),
+        ([A, "b"], "a = x2; x1 - 2*a"),
+        # A terminal shows what stands behind a carriage return over what stands before it.
+        ([], "0*x1 +\rx1 - 2*x2"),
+        # A unit that turns the direction of writing, or steers a terminal.
+        (["v[\u202em/s]", "w"], "x1 - 2*x2"),
+        (["v[\u009b2J]", "w"], "x1 - 2*x2"),
+    ],
+)
+def test_a_text_that_is_not_what_it_looks_like_is_refused(tmp_path: Path, names: list[str], text: str) -> None:
+    model, box = difference("x", "v")
+    folder = claimed(tmp_path, model, "x1 - 2*x2", box, [255], upper=1e-12)
+    data = text.encode()
+    (folder / "function.txt").write_bytes(data)
+    files = json.loads((folder / "certificate.json").read_text())["files"]
+    files["function.txt"] = hashlib.sha256(data).hexdigest()
+    restated(folder, function=text, names=names, files=files)
+    assert refused(folder)
+
+
+@pytest.mark.parametrize("names", [[TAU, "\u03a9[rad/s]"], [KHA, U], ["\u03b1", "\u03c1"]])
+def test_names_in_any_alphabet_are_fine_alone(tmp_path: Path, names: list[str]) -> None:
+    model, box = difference("x", "v")
+    folder = claimed(tmp_path, model, "x1 - 2*x2", box, [255], upper=1e-12)
+    assert check(restated(folder, names=names)).ok
+    assert parse(f"{names[0]} - 2*{names[1].partition('[')[0]}", 2, names=[n.partition("[")[0] for n in names])

@@ -13,7 +13,7 @@ from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.reader import SavedProof
 from onelayer.checker.weights import Stored
-from onelayer.errors import FileError, FormulaError
+from onelayer.errors import FileError, FormulaError, MisleadingText
 from onelayer.language.formula import Formula, parse
 from onelayer.names import without_unit
 
@@ -97,6 +97,8 @@ def _by_names(proof: SavedProof, text: str) -> Formula | None:
         return None
     try:
         return parse(text, len(names), limit=MAX_FORMULA, names=names)
+    except MisleadingText as error:
+        raise Rejected(f"the function is another one than it looks: {error}") from error
     except FormulaError:
         return None
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from onelayer.errors import FormulaError, OnelayerError
+from onelayer.errors import FormulaError, MisleadingText, OnelayerError
 from onelayer.language.evaluate import evaluate
 from onelayer.language.lexemes import MAX_CHARACTERS
 from onelayer.language.operations import operation
 from onelayer.language.parser import Parser
 from onelayer.language.text import write
 from onelayer.language.tree import LEAVES, Node, prune
+from onelayer.names import as_seen
 
 __all__ = ["Formula", "Node", "parse"]
 
@@ -94,8 +95,29 @@ def parse(text: str, dim: int | None = None, *, limit: int = MAX_CHARACTERS, nam
     ``names`` are those of the variables in their order, beside x1 ... xD.
 
     A decimal literal is the float64 nearest to it; ``pi`` and ``e`` are the real numbers. Text longer than ``limit``
-    characters is refused. Errors name the column.
+    characters is refused, and so is text that reads otherwise than it looks: in which a Cyrillic letter makes a name of
+    its own of what looks like x1. Errors name the column.
     """
+    found = _parsed(text, dim, limit, names)
+    looks = as_seen(text), [as_seen(name) for name in names]
+    if looks != (text, list(names)) and not _same(found, *looks, limit):
+        raise MisleadingText("letters of one alphabet stand for those of another; write each name in one alphabet")
+    return found
+
+
+def _same(found: Formula, text: str, names: Sequence[str], limit: int) -> bool:
+    """Whether the text in other letters is the same formula."""
+    if len(set(names)) < len(names):
+        return False
+    try:
+        other = _parsed(text, found.dim, limit, names)
+    except FormulaError:
+        return False
+    return (found.nodes, found.outputs) == (other.nodes, other.outputs)
+
+
+def _parsed(text: str, dim: int | None, limit: int, names: Sequence[str]) -> Formula:
+    """The formula of a text, whatever it looks like."""
     parser = Parser(text, dim, limit, names)
     outputs = parser.statements()
     # A formula of x3 alone is one of three variables; a constant is one of x1.

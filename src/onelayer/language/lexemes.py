@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/(),;=:<>\[\]])"
 )
 # Signs that papers and editors write for ours, each one character for one: columns stay true.
-_SAME = str.maketrans("−–·×⋅÷\u00a0\n\t\r", "--***/    ")
+_SAME = str.maketrans("−–·×⋅÷\u00a0\n\t", "--***/   ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ def tokenize(text: str, limit: int = MAX_CHARACTERS) -> list[Lexeme]:
         raise FormulaError(f"a formula is text, got {repr(text)[:60]}")
     if len(text) > limit:
         raise FormulaError(f"formula of {len(text):,} characters; at most {limit:,} are read")
-    text = text.translate(_SAME)
+    # A carriage return alone is no blank: a terminal shows what stands behind it over what stands before.
+    text = text.replace("\r\n", "  ").translate(_SAME)
     tokens, at = [], 0
     while at < len(text):
         if text[at] == " ":

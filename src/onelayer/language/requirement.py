@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from onelayer.errors import FormulaError
+from onelayer.errors import FormulaError, MisleadingText
 from onelayer.language.conditions import Both, Condition, Known, Not, Positive
 from onelayer.language.formula import Formula
 from onelayer.language.parser import Parser
 from onelayer.language.tree import Tape
+from onelayer.names import as_seen
 
 MOST = 64  # margins of one requirement: ``or`` of long ``and`` multiplies them
 
@@ -29,7 +30,20 @@ class Requirement:
 
 
 def parse_requirement(text: str, names: Sequence[str]) -> Requirement:
-    """Read a condition such as ``y1 <= y2 + 0.1 and y1 >= 0`` about numbers of these names, and no others."""
+    """Read a condition such as ``y1 <= y2 + 0.1 and y1 >= 0`` about numbers of these names, and no others.
+
+    Text that reads otherwise than it looks is refused, as that of a formula is.
+    """
+    found = _read(text, names)
+    looks = as_seen(text), [as_seen(name) for name in names]
+    if looks != (text, list(names)):
+        other = _read(*looks)
+        if (other.margins.nodes, other.strict) != (found.margins.nodes, found.strict):
+            raise MisleadingText("letters of one alphabet stand for those of another; write each name in one alphabet")
+    return found
+
+
+def _read(text: str, names: Sequence[str]) -> Requirement:
     for at, name in enumerate(names):
         if name in names[:at]:
             raise FormulaError(f"'{name}' is the name of an output and of an input; give the input another name")
