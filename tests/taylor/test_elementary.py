@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from flint import arb, arb_series
 from torch import Tensor
 
 from onelayer.ground import ball_precision
-from onelayer.taylor import elementary, inverse, means, roots, special
+from onelayer.language.intervals import Interval
+from onelayer.taylor import elementary, inverse, means, roots, special, variables
+from onelayer.taylor.compose import compose
 from onelayer.taylor.elementary import Elementary, integer_power, power
 from onelayer.taylor.rounding import inflate
 
@@ -148,3 +151,22 @@ def test_what_a_series_leaves_out_is_below_its_tail(
                 step = arb(moved) - arb(point)
                 left = exact - sum((g * step**n for n, g in enumerate(known)), arb(0))
                 assert abs(left) <= upper(tails[at]) * (1 + arb(2) ** -40), (point, p)
+
+
+def test_products_of_slopes_below_the_normal_range_count_with_their_weights() -> None:
+    """2^1000 (x1 + ... + x8)^6 on [-a, a]^8: each product of six slopes vanishes, and there are 8^6 of them."""
+    rule = integer_power(6)
+
+    def series(c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        values, errors = rule.series(c, k)
+        return values * 2.0**1000, errors
+
+    def image(x: Interval) -> Interval:
+        return -torch.ones_like(x[0]), torch.ones_like(x[1])
+
+    steep = replace(rule, series=series, bound=lambda low, high, n: rule.bound(low, high, n) * 2.0**1000, image=image)
+    reach = torch.full((1, 8), 2.0**-179.2, dtype=torch.float64)
+    total = variables(-reach, reach, 6).sum(-1)
+    found = compose(steep, total)
+    largest = arb(float(total.total())) ** 6 * arb(2) ** 1000
+    assert largest <= arb(float(found.magnitude()))

@@ -331,7 +331,8 @@ def _quotient_remainder(a: TaylorModel, b: TaylorModel, result: TaylorModel) -> 
     """|a - q b| / min|b|: remainders of both, degrees above the cap, and the rounding of the division."""
     norm = result.total()
     size = b.total()
-    rounding = gamma(len(result.coef) + 3) * (a.total() + norm * size) + UNDERFLOW * size
+    rows = len(result.coef)
+    rounding = gamma(rows + 3) * (a.total() + norm * size) + (UNDERFLOW * rows) * size
     beyond = dropped(result.norms(), b.norms(), result.degree)
     defect = inflate(a.rem + norm * b.rem + beyond + rounding)
     # min|b| where b keeps its sign, and not positive where it may vanish.

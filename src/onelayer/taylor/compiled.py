@@ -238,7 +238,7 @@ def quotient(
     for n in range(rem.size):
         norm = total[n]
         size = total_b[n]
-        lost = rounding * (total_a[n] + norm * size) + UNDERFLOW * size
+        lost = rounding * (total_a[n] + norm * size) + (UNDERFLOW * rest.shape[0]) * size
         defect = (rem_a[n] + norm * rem_b[n] + rem[n] + lost + TINY) * GROWTH
         # The least size of a divisor that keeps its sign; both ends must be numbers.
         rem[n] = np.inf

@@ -135,8 +135,9 @@ def _of_affine(g: Elementary, x: TaylorModel, lower: Tensor, upper: Tensor) -> T
     rem = torch.zeros_like(x.rem)
     for n in range(k, -1, -1):
         rem = rem * size + error[n] + gamma(2 * n) * series[n].abs()
-    # Powers of small slopes may underflow before they meet the series.
-    rem = rem + UNDERFLOW * series.abs().sum(0)
+    # Powers of small slopes may underflow before they meet the series: of degree n there are s^n, with their weights.
+    for n in range(k + 1):
+        rem = rem + (UNDERFLOW * float(s) ** n) * series[n].abs()
     rem = rem + _beyond(g, x, series, error, size, lower, upper, k)
     return TaylorModel(coef, inflate(rem), x.space, x.support, k)
 
