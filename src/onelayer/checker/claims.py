@@ -30,6 +30,7 @@ from onelayer.checker.elements import (
 )
 from onelayer.checker.formula import evaluate
 from onelayer.checker.functions import Kinks
+from onelayer.checker.margins import margin_errors
 from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.passes import NetworkPass
@@ -131,10 +132,15 @@ class Objective:
         if self.execution is None:
             return Vector(items, [ZERO] * len(items))
         # A margin may have been computed in the format too, as the one at a witness is.
-        roundings = 16 * len(self.requirement.margins.nodes)
+        margins = self.requirement.margins
+        errors = margin_errors(margins, both, self.networks[0], self.execution, kinks)
+        # Where a node has no bound: as if none of them passed on more than it was given.
+        roundings = 16 * len(margins.nodes)
         way = sum((item.range().abs_upper() for item in both), arb(1))
         sizes = [way + item.range().abs_upper() for item in items]
-        return Vector(items, [self.execution.rounded(size, ZERO, roundings) for size in sizes])
+        all_alike = [self.execution.rounded(size, ZERO, roundings) for size in sizes]
+        known = zip(errors, all_alike, strict=True)
+        return Vector(items, [error if error.is_finite() else alike for error, alike in known])
 
     def _jacobian(self, x: Sequence[Taylor], kinks: Kinks) -> list[list[Taylor]]:
         """dT_k/dx_i, one row per output."""
