@@ -20,6 +20,7 @@ from folder_parts import (
     CERTIFICATE,
     FUNCTION,
     MODEL,
+    OTHER,
     TABLE,
     Folder,
     arrays_of,
@@ -30,6 +31,7 @@ from folder_parts import (
 )
 
 from onelayer.checker.weights import expected_shapes
+from onelayer.proof.about import sound, words
 
 NUMBERS = (0, 1, -1, 2, 3, 5, 255, 10**6, 2**31, 2**53 + 1, 2**63, 2**64, 10**30, 0.5, -0.0, 1e-3, 1e300)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e308, -1e308, 1.7e308, 1e-300, 1e-310, 5e-324, 1e39, 1.01e-44, math.nan, math.inf)
@@ -167,9 +169,41 @@ def domain_changed(data: bytes, rng: Random) -> bytes:
     return json.dumps(claim).encode()
 
 
+def about_changed(data: bytes, rng: Random) -> bytes:
+    """Another setting of what is claimed, and the words that belong to it; a range becomes narrower."""
+    claim = json.loads(data)
+    about = claim.get("about") or {"kind": "difference"}
+    if about["kind"] == "range" and rng.random() < 0.7:
+        share = rng.choice((1e-9, 1e-3, 0.05, 0.3, 0.5))
+        pairs = list(zip(about["low"], about["high"], strict=True))
+        about = about | {
+            "low": [a + share * (b - a) for a, b in pairs],
+            "high": [b - share * (b - a) for a, b in pairs],
+        }
+    else:
+        kinds = ("range", "difference", "lipschitz", "slopes", "monotone", "convex", "condition")
+        about = changed(about, rng) if rng.random() < 0.7 else about | {"kind": rng.choice(kinds)}
+    claim["about"] = about
+    if sound(about) and about:
+        claim["claim"] = words(about)
+    return json.dumps(claim).encode()
+
+
 def config_changed(data: bytes, rng: Random) -> bytes:
-    """Another configuration with tensors of the shapes that it prescribes."""
+    """Another configuration with tensors of the shapes that it prescribes, or another program of a network."""
     metadata, arrays = arrays_of(data)
+    if "network" in metadata:
+        program = json.loads(metadata["network"])
+        place = rng.choice((program, *program["steps"]))
+        fields = {"number": lambda: changed(place.get("number", 1.0), rng), "args": lambda: changed(place["args"], rng)}
+        if "op" in place:
+            fields |= {"op": lambda: rng.choice(program["steps"])["op"], "shape": lambda: changed(place["shape"], rng)}
+            field = rng.choice(sorted(fields))
+            place[field] = fields[field]()
+        else:
+            program = changed(program, rng)
+        text = json.dumps(program, sort_keys=True, separators=(",", ":"))
+        return stored({"network": text}, arrays)
     document = json.loads(metadata["onelayer"])
     document["config"] = changed(document["config"], rng)
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -338,6 +372,7 @@ KINDS: dict[str, tuple[str, Change]] = {
     "claim text": (CERTIFICATE, json_text_changed),
     "bounds": (CERTIFICATE, bounds_changed),
     "domain": (CERTIFICATE, domain_changed),
+    "about": (CERTIFICATE, about_changed),
     "config": (MODEL, config_changed),
     "weights": (MODEL, weights_changed),
     "more weights": (MODEL, weights_changed),
@@ -348,6 +383,10 @@ KINDS: dict[str, tuple[str, Change]] = {
     "table": (TABLE, weights_changed),
     "table format": (TABLE, format_changed),
     "table header": (TABLE, header_changed),
+    "other program": (OTHER, config_changed),
+    "other weights": (OTHER, weights_changed),
+    "other format": (OTHER, format_changed),
+    "other header": (OTHER, header_changed),
 }
 FILES_AT_LARGE = {
     "tree": tree_and_count,

@@ -13,16 +13,15 @@ from onelayer.proof.claim import _digest
 
 Folder = dict[str, bytes]
 CERTIFICATE, BOXES, FUNCTION = "certificate.json", "boxes.bin", "function.txt"
-MODEL, ARGUMENT, TABLE = "model.safetensors", "argument.json", "table.safetensors"
+MODEL, ARGUMENT, TABLE, OTHER = "model.safetensors", "argument.json", "table.safetensors", "other.safetensors"
 
 
 def signed(folder: Folder) -> Folder:
     """Every digest computed anew, as far as the files can be read at all."""
     try:
         claim = json.loads(folder[CERTIFICATE])
-        claim["files"] = {
-            n: hashlib.sha256(folder[n]).hexdigest() for n in (BOXES, FUNCTION, ARGUMENT, TABLE) if n in folder
-        }
+        beside = [name for name in (BOXES, FUNCTION, ARGUMENT, TABLE, OTHER) if name in folder]
+        claim["files"] = {name: hashlib.sha256(folder[name]).hexdigest() for name in beside}
         claim.pop("sha256", None)
         if MODEL in folder and isinstance(claim.get("weights_sha256"), str):
             claim["weights_sha256"] = weights_digest(folder[MODEL]) or claim["weights_sha256"]
@@ -68,9 +67,11 @@ def stored(metadata: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) ->
 
 
 def weights_digest(data: bytes) -> str | None:
+    """Of a layer or a network: of the text that describes it, and of its tensors."""
     try:
         metadata, arrays = arrays_of(data)
-        digest = hashlib.sha256(f"{metadata['onelayer']}\n".encode())
+        (described,) = metadata.values()
+        digest = hashlib.sha256(f"{described}\n".encode())
         for name, array in sorted(arrays.items()):
             kind = "F32" if array.dtype.itemsize == 4 else "F64"
             digest.update(f"{name} {kind} {','.join(map(str, array.shape))}\n".encode())

@@ -6,6 +6,7 @@ import resource
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -96,7 +97,9 @@ def outcome(path: Path) -> str:
     return word
 
 
-def fuzzed(folders: dict[str, Folder], path: Path, seed: int, count: int) -> Counter[str]:
+def fuzzed(
+    folders: dict[str, Folder], path: Path, seed: int, count: int, outcome: Callable[[Path], str] = outcome
+) -> Counter[str]:
     """Mutations of one seed; the message of a failure says how to see it again."""
     rng, names = Random(seed), sorted(folders)
     words: Counter[str] = Counter()
