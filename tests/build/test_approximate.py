@@ -56,11 +56,7 @@ def test_torch_callable_module_and_sequence_shapes() -> None:
     box = Box([[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [1.0, 1.0]])
 
     def swap(x: Tensor) -> Tensor:
-        return (
-            torch.tanh(x.flip(-2))
-            if isinstance(x, Tensor)
-            else torch.tanh(torch.stack([x[..., 1, :], x[..., 0, :]], -2))
-        )
+        return torch.tanh(x.flip(-2))
 
     result = approximate(swap, box, 1e-3)
     assert result.certificate.proved, str(result.certificate)

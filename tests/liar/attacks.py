@@ -114,7 +114,7 @@ def one_program(rng: Random, case: Case) -> Tally:
         model = programs.stock_module(rng, dim, dtype)
         case.words["T"] = str(model).replace("\n", " ")
     else:
-        model = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.6 else None)
+        model = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.6 else None, asking=0.1)
         case.words["T"] = (*model.steps, model.centre)
     f = formulas.smooth(rng, dim) if rng.random() < 0.5 else 0.0 * var(0)
     case.words |= {"f": text(f), "low": low, "high": high, "execution": execution}
@@ -132,7 +132,7 @@ def one_recording(rng: Random, case: Case) -> Tally:
     low, high = places.ordinary(rng, dim)
     axis = rng.randrange(dim)
     centre = formulas.centre_in(rng, low[axis], high[axis])
-    code: Any = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.5 else None, 0.5)
+    code: Any = programs.random_program(rng, dim, (axis, centre) if rng.random() < 0.5 else None, 0.5, asking=0.1)
     case.words |= {"f": (*code.steps, code.centre), "low": low, "high": high}
     if rng.random() < 0.2:
         code = programs.stock_module(rng, dim, torch.float64)

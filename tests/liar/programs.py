@@ -68,8 +68,10 @@ ASKED: dict[str, Code] = {
 }
 
 
-def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = None, seldom: float = 0.15) -> Program:
-    """Two to five steps, then one number per point; with a centre, times a spike there."""
+def random_program(
+    rng: Random, dim: int, centre: tuple[int, float] | None = None, seldom: float = 0.15, asking: float = 0.0
+) -> Program:
+    """Two to five steps, then one number per point; with a centre, times a spike there that may ask what x is."""
     steps: list[tuple[str, Code]] = []
     width = dim
     if rng.random() < 0.8:
@@ -85,7 +87,7 @@ def random_program(rng: Random, dim: int, centre: tuple[int, float] | None = Non
             width = wide
     steps.append(_drawn(rng, ENDS, seldom))
     sharpness = rng.choice([1e6, 1e8, 1e10])
-    asked = rng.choice(list(ASKED)) if centre is not None and rng.random() < 0.1 else ""
+    asked = rng.choice(list(ASKED)) if centre is not None and rng.random() < asking else ""
     factor = ASKED.get(asked, lambda x: 1.0)
 
     def code(x: Any) -> Any:

@@ -77,7 +77,7 @@ def truth(call: str) -> Any:
 def formula_of(call: str) -> Any:
     """What is recorded of a call; raises where it is refused."""
     box = Box(torch.full((2, 3), -0.99, dtype=torch.float64), torch.full((2, 3), 0.99, dtype=torch.float64))
-    return record(recordable(lambda p: run(call, p), batched=False), (2, 3), box=box)
+    return record(recordable(lambda p: run(call, p), batched=False), (2, 3), box=box, of_tensors=False)
 
 
 def refusal(call: str) -> str:
