@@ -8,6 +8,7 @@ do depends on their contexts and on the threads of their linear algebra. Everyth
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -239,6 +240,10 @@ class _Process:
 
 
 _PROCESS = _Process()
+# A process is forked between two changes of what is shared: a lock that another thread holds is never freed in a copy.
+for _shared in (_PROCESS.lock, _FLINT.lock):
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_shared.acquire, after_in_parent=_shared.release, after_in_child=_shared.release)
 
 
 def _denormals_flushed() -> bool:

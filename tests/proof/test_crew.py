@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ import torch
 
 import onelayer as ol
 from onelayer.errors import OnelayerError
+from onelayer.ground import pinned
 from onelayer.layer.lookup import AxisKeys, LookupHead, lookup_model
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof import crew, search, units
@@ -88,6 +90,27 @@ def test_any_executor_will_do_and_what_it_loses_is_done_again(layer: OneLayerTra
     executor = Moody()
     assert same(proved(layer, jobs=1), proved(layer, executor=executor))
     assert executor.count > 5
+
+
+@pytest.mark.skipif(not crew.FORKS, reason="forked processes")
+def test_processes_work_whatever_other_threads_held_when_they_were_forked(layer: OneLayerTransformer) -> None:
+    """A copy of a process has the locks of its threads, and none of the threads: workers waited for ever."""
+    over = threading.Event()
+
+    def pinning() -> None:
+        while not over.is_set():
+            with pinned():
+                pass
+
+    threads = [threading.Thread(target=pinning) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert proved(layer, jobs=2, max_seconds=30.0).proved
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 class Forgetful(Executor):
