@@ -238,3 +238,15 @@ def test_sums_of_oscillations_are_proved_axis_by_axis() -> None:
 
 def _values(made: Approximation) -> list[list[float]]:
     return [memory.values.flatten().tolist() for memory in made.model.memory.values()]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_inner_functions_of_one_number_are_accepted(dtype: torch.dtype, tmp_path: Path) -> None:
+    """sin(x2 - 1000) is 0 at 1000, and 1e-13 at the next number."""
+    box, formula = Box([1.0, 1000.0, -1.0], [1.0, 1000.0, 1.0]), parse("exp(x1 - 1)*sin(x2 - 1000)", 3)
+    found = composer(understood(formula, box), box, dtype)
+    assert found is not None
+    result = compose(found, 0.003, Observer())
+    assert result.certificate.proved
+    report = check(result.save(tmp_path / "r"), all=True)
+    assert report.ok, report

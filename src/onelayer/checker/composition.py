@@ -309,8 +309,7 @@ class _Proof:
         unused = self.stored.tensors["W_E"][:, len(self.composition.atoms) :]
         FORM.require(not unused.any(), "W_E")
         low = min(a for a, _ in sides)
-        # A side that is one point would leave no line to compare with.
-        high = max(math.nextafter(low, math.inf), *(b for _, b in sides))
+        high = max(b for _, b in sides)
         pieces, total = ramp_lines(self.stored, c, atom.coordinate, low, high)
         return EmbeddedAtom(ends, distance(formula, pieces), self._ramp_rounding(c, atom, total))
 

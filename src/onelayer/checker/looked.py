@@ -147,12 +147,11 @@ def cut_into(low: float, high: float, count: int) -> list[tuple[float, float]]:
 
 
 def outward(low: arb, high: arb) -> tuple[float, float]:
-    """Floats around two numbers, different ones, next to each other for one float; a float stays as it is."""
+    """Floats around two numbers; a float stays as it is."""
     bottom = float(low.lower())
     top = float(high.upper())
     while not arb(bottom) <= low:
         bottom = float(np.nextafter(bottom, -np.inf))
     while not high <= arb(top):
         top = float(np.nextafter(top, np.inf))
-    # An interval a little wide for a number of size one would be all the world for one of 1e-30.
-    return bottom, top if top > bottom else float(np.nextafter(bottom, np.inf))
+    return bottom, top

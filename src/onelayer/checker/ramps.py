@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import arb
@@ -35,6 +35,10 @@ def ramp_lines(stored: Stored, column: int, coordinate: int, low: float, high: f
     Ramps follow one another: each ends where the next begins, or before. One that is cut off there, or goes on,
     differs from what is taken for it by ``short``, on its own piece or on later ones.
     """
+    if low == high:
+        # Of one number the piece that begins there, as far as that number.
+        beside, total = ramp_lines(stored, column, coordinate, low, math.nextafter(low, math.inf))
+        return [replace(beside[0], high=low)], total
     value = arb(float(stored.tensors["b_E"][column]))
     total = abs(value)
     blur = ZERO

@@ -76,7 +76,10 @@ Piece = Line | Average
 
 
 def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: float, high: float) -> list[Line]:
-    """offset + sum_u changes[u] relu(s - knots[u]) on [low, high], piece by piece; knots ascend."""
+    """offset + sum_u changes[u] relu(s - knots[u]) on [low, high], piece by piece; knots ascend.
+
+    An interval of one number is one piece: a function may vary by far more on the smallest one that has a width.
+    """
     value = offset
     slope = arb(0)
     inner = []
@@ -90,7 +93,7 @@ def lines(knots: Sequence[float], changes: Sequence[arb], offset: arb, low: floa
     ends = [(low, arb(0)), *inner, (high, arb(0))]
     for (start, change), (stop, _) in pairwise(ends):
         slope = slope + change
-        if stop > start:
+        if stop > start or low == high:
             found.append(Line(start, stop, value, slope, arb(0)))
             value = value + slope * (arb(stop) - arb(start))
     return found
