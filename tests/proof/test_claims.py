@@ -107,6 +107,9 @@ def test_monotone_is_proved_refuted_and_named() -> None:
     assert down.witness is not None
     assert down.upper <= -1.9 + 1e-6
     assert "load +" in str(down)
+    # A slope is one of the exact function, a condition one of what is executed: nobody may take one for the other.
+    assert "exact real arithmetic" in str(down)
+    assert "float64 execution" in str(ol.prove(lambda x: x[..., 0], box, "y1 >= -1"))
     turning = ol.monotone(lambda x: (x[..., 0] - 0.5) ** 2, box, {"rpm": "+"})
     assert turning.status == "refuted"
     for bad in ({}, {"x1": "+"}, {"rpm": "up"}):

@@ -64,7 +64,8 @@ def claim(name: str, *lines: str, fields: Fields, only_proved: bool = False) -> 
 
 
 def _range(found: Any) -> dict[str, Any]:
-    return {"status": found.status, "low": found.low.tolist(), "high": found.high.tolist()}
+    ends = {"low": found.low.tolist(), "high": found.high.tolist()}
+    return {"status": found.status, **ends, "arithmetic": found.certificates[0].arithmetic}
 
 
 def _certificate(found: ol.Certificate) -> dict[str, Any]:
@@ -73,7 +74,8 @@ def _certificate(found: ol.Certificate) -> dict[str, Any]:
 
 
 def _judgement(found: Any) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in ("status", "lower", "upper", "witness", "asked")}
+    known = {name: getattr(found, name) for name in ("status", "lower", "upper", "witness", "asked")}
+    return known | {"arithmetic": found.certificate.arithmetic}
 
 
 @claim(

@@ -98,8 +98,7 @@ class Range:
         low = self.low.flatten().tolist()
         high = self.high.flatten().tolist()
         ends = [f"y{at} in {interval(a, b)}" for at, (a, b) in enumerate(zip(low, high, strict=True), start=1)]
-        arithmetic = self.certificates[0].arithmetic
-        return f"Range({self.status}: {', '.join(ends)}, {arithmetic})"
+        return f"Range({self.status}: {', '.join(ends)}, {self.certificates[0].executed})"
 
     __repr__ = __str__
 
@@ -132,7 +131,7 @@ class Verdict:
     def __str__(self) -> str:
         where = "" if self.status != "refuted" else f" at {self.witness}"
         margin = f"least margin in {interval(self.lower, self.upper)}"
-        return f"Verdict({self.status}: {self.asked}, {margin}{where})"
+        return f"Verdict({self.status}: {self.asked}, {margin}{where}, {self.certificate.executed})"
 
     __repr__ = __str__
 
