@@ -111,6 +111,7 @@ POINTWISE: dict[str, Code] = {
     "mul_": lambda y: (y * 1.0).mul_(2),
     "sign": lambda y: y.sign() * y,
     "in place": lambda y: y.mul_(0.5),
+    "activated in place": lambda y: _activated_in_place(y * 1.0),
     "dropout active": lambda y: F.dropout(y, 0.01),
 }
 
@@ -223,9 +224,15 @@ REFUSED = {
     *("addmm", "tensordot", "constants", "clamp_min"),
     *("float_power", "rsub", "addcmul", "lerp", "mask", "times mask", "fmax", "div floor", "mod", "float", "half"),
     *("to int", "type", "bfloat16", "full_like int", "new_tensor", "mul_", "in place", "dropout active"),
+    "activated in place",
     *("normalize", "msort", "norm 3", "matrix norm 1", "matrix norm 2", "norm p=0", "logsumexp dims", "sum float32"),
     "kthvalue",
 }
+
+
+def _activated_in_place(y: Any) -> Any:
+    """Twice the activation where it is written into y, and the activation more than y elsewhere."""
+    return F.leaky_relu(y, -0.5, inplace=True) + y
 
 
 def _attention(y: Any, **keywords: Any) -> Any:

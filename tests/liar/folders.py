@@ -27,6 +27,7 @@ from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import read_model
 from onelayer.layer.file import save_model, weights_sha256
+from onelayer.proof.files import write_proof
 from onelayer.proof.tree import BoxTree
 from onelayer.result import Approximation
 
@@ -39,9 +40,10 @@ Forgery = Callable[[Random, Any, Any, float], tuple[Any, Any]]  # (model, certif
 def checked(model: Any, certificate: Any) -> Any:
     """The checker's report on a folder with this model and this claim."""
     with tempfile.TemporaryDirectory(prefix="liar") as folder:
-        place = Path(folder) / "proof"
-        Approximation(model, certificate).save(place)
-        return sober(ol.check(place, max_seconds=SECONDS))
+        # A forger writes files that the package itself would not: of weights in another format than the claim's.
+        save_model(model, folder)
+        write_proof(Path(folder), certificate)
+        return sober(ol.check(folder, max_seconds=SECONDS))
 
 
 def forged_folder(rng: Random, case: Any) -> Tally:
