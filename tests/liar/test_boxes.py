@@ -13,8 +13,8 @@ from flint import arb, ctx
 import onelayer as ol
 from liar import calls, formulas, run
 from liar.expressions import PRECISIONS, RULES, Unclear, Undefined, call, exact, read_values, text, var
+from liar.faults import constants_exact, products_exact, tiny_lost, undefined_is_bounded
 from liar.spans import IMAGES, spans
-from liar.test_planted import constants_exact, products_exact, tiny_lost, undefined_is_bounded
 from onelayer.language.formula import parse
 from onelayer.language.operations import OPERATIONS
 from onelayer.taylor import arithmetic, compiled, compose, elementary, kernels, piecewise, registry, variables
