@@ -84,6 +84,9 @@ def test_taken_apart_is_the_same_function(text: str, rank: int) -> None:
         ("(x1 + x2)*x3/((x1 + x2)*x4 + x1 + x2)", "x3/(x4 + 1)", 1.0, True),
         ("(x1 + x2)*x3/((x1 + x2)*x4 + x1 + x2)", "x3/(x4 + 1) + 1e-200", 1.0, False),
         ("1/(1 + x2/(sqrt(x1**2 + x2) - x1)**2)", "t = x1/sqrt(x2); 1/(1 + 1/(sqrt(t**2 + 1) - t)**2)", 1.0, True),
+        ("sqrt(((x1 - x1)/exp(x1))**2 + x2**2)", "x2", 1.0, True),
+        ("((x1 - x1)/exp(x1))**0 + x2", "x2 + 1", 1.0, True),
+        ("((x1 - x1)/exp(x1))**(-2) + x2", "x2", 1.0, False),
     ],
 )
 def test_algebra_agrees_with_the_checker(first: str, second: str, low: float, same: bool) -> None:

@@ -184,7 +184,7 @@ class Algebra:
     def raised(self, a: Expansion, e: Fraction) -> Expansion:
         """a^e, wherever that is a number."""
         if not a:
-            raise Rejected("a power of zero")
+            return _power_of_zero(e)
         if e.denominator == 1 and 0 <= e <= MOST_FACTORS:
             found = UNITY
             for _ in range(int(e)):
@@ -360,6 +360,13 @@ def _times_square(powers: Powers, name: str, e: int) -> Powers:
 
 def _ball_of(c: Fraction) -> arb:
     return arb(c.numerator) / arb(c.denominator)
+
+
+def _power_of_zero(e: Fraction) -> Expansion:
+    """0^e: 0 for e > 0, roots among them, and 1 for e = 0."""
+    if e < 0:
+        raise Rejected("a power of zero")
+    return UNITY if e == 0 else {}
 
 
 def _inverse(content: Expansion) -> Expansion:

@@ -34,6 +34,7 @@ from onelayer.network.record import record
 from onelayer.points import dense, need_tensor, points_of
 from onelayer.proof.certificate import Certificate
 from onelayer.proof.files import ATTACHMENTS, BOXES, CERTIFICATE, FUNCTION, OTHER, read_proof, write_proof
+from onelayer.proof.fit import converted
 from onelayer.proof.forward import enclosed_at, execute, settled
 from onelayer.proof.kept import Kept, state_of
 from onelayer.proof.own import is_own_layer, says_all
@@ -191,7 +192,7 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
         return model
     box = certificate.domain
     module = model if isinstance(model, nn.Module) else _Called(model)
-    network = record(module, certificate.shape)
+    network = _network(module, certificate)
     points = _points(box)
     x = points.to(network.dtype)
     if isinstance(model, nn.Module):
@@ -204,6 +205,27 @@ def recorded(model: Callable[[Any], Any], certificate: Certificate) -> RecordedN
             if not torch.equal(one, two) and not _within(network, x[at : at + 1], one):
                 raise ModelAssumptionError(f"the model is not what was recorded of it at x = {place(points[at])}")
     return network
+
+
+def _network(module: nn.Module, certificate: Certificate) -> RecordedNetwork:
+    """A module as a network, of which the claim is true.
+
+    In real arithmetic exp of a float32 weight is no float32 number, and a network that holds the nearest one is another
+    function. The proof took what float64 makes of it, within its rounding (constants.py), and so is it recorded. Where
+    the module's own format holds every such number, the network is stored in that.
+    """
+    network = record(module, certificate.shape)
+    if certificate.arithmetic != REAL or not converted(module, None):
+        return network
+    exact = record(settled(module, torch.device("cpu"), None), certificate.shape)
+    if exact.program == network.program and _same_numbers(exact, network):
+        return network
+    return exact
+
+
+def _same_numbers(a: RecordedNetwork, b: RecordedNetwork) -> bool:
+    """Whether two networks of one program hold the same numbers, in whatever formats."""
+    return all(torch.equal(a.tensor(name).double(), b.tensor(name).double()) for name in a.names)
 
 
 def _within(network: RecordedNetwork, x: Any, values: Any) -> bool:
