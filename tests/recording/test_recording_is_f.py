@@ -147,6 +147,23 @@ def test_a_callable_that_computes_something_else_is_caught(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("at", range(3))
+def test_a_large_output_is_no_room_for_a_small_one(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each output has the rounding of its own operations, whatever stands beside it."""
+    monkeypatch.setattr(recorder, "need_same_way", lambda *given: None)
+    sizes = torch.tensor([1e10, 1.0, 1e-10], dtype=torch.float64)
+    wrong = torch.ones(3, dtype=torch.float64)
+
+    def f(x: Any) -> Any:
+        y = sizes * x
+        return y * wrong if isinstance(x, Tensor) else y
+
+    assert understood(f, LINE).compared == LINE
+    wrong[at] += 1e-14
+    with pytest.raises(OnelayerError, match="is not what was recorded of it"):
+        understood(f, LINE)
+
+
 def spiked(x: Any) -> Any:
     return 1 - torch.tanh(1e8 * (x[..., 0] - 0.34567891234)) ** 2
 

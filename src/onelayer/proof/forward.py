@@ -51,10 +51,17 @@ def has_modes(model: Any) -> bool:
 def execute(model: Forward, x: Tensor, outputs: tuple[int, ...] | None = None) -> Tensor:
     """What T returns for the points x (C, *event), (C, *outputs) in the format of x.
 
-    T gets its own copy of the points, so that it cannot change the ones under test.
+    T gets its own copy of the points, so that it cannot change the ones under test, and is refused if it changes them:
+    its enclosure changes nothing, and whoever gives the same points again would get the value at others.
     """
+    given = x.clone()
     with _one_line("the model", x):
-        y = model(x.clone())
+        y = model(given)
+    if not torch.equal(given, x):
+        raise ModelAssumptionError(
+            "the model writes into the points that it is given; it must leave its input as it is, beginning with "
+            "x = x.clone()"
+        )
     if not isinstance(y, Tensor) or y.dtype != x.dtype:
         kind = str(y.dtype) if isinstance(y, Tensor) else type(y).__name__
         raise ModelAssumptionError(f"the model returns {kind} for points in {x.dtype}; it must return one such tensor")

@@ -14,14 +14,17 @@ from onelayer.formats import format_of
 CORNERS = 256
 # Exponent of the smallest dyadic step and of the smallest distance from an end, relative to the side.
 FINEST = 40
+# Whole numbers up to here are drawn on their own: code branches on 0, 1 and 2 more often than on other numbers.
+COUNTED = 8
 
 
 def hard_points(box: Box, count: int, dtype: torch.dtype) -> Tensor:
     """About ``count`` points (C, D) near the box, in float64, the same for the same box.
 
     Half of them are quasi-random, some crowded to the faces; then the centre, corners, and points whose coordinates are
-    drawn from dyadic numbers, integers and ends with their neighbours in ``dtype``, numbers close to the ends, and
-    numbers close to zero. They may leave the box by a little: the caller moves them into it.
+    drawn from dyadic numbers, integers of every size and ends with their neighbours in ``dtype``, numbers close to the
+    ends, and numbers of every size, from the smallest of the format up to the ends. They may leave the box by a little:
+    the caller moves them into it.
     """
     generator = torch.Generator().manual_seed(1)
     special = count // 2
@@ -64,10 +67,20 @@ def _coordinates(box: Box, count: int, dtype: torch.dtype, generator: torch.Gene
     step = torch.exp2((unit() * -FINEST).round())
     dyadic = torch.round(inside() / step) * step
     near = end + (inside() - end) * torch.exp2(-FINEST * unit())
+    # A box of side 1e20 holds hardly a uniform point below 1e16, and next to none at which code may branch.
     smallest = math.log2(format_of(dtype).smallest)
-    size = torch.exp2(smallest * unit())
-    tiny = size * torch.where(unit() < 0.5, low, high).sign()
-    return [dyadic, beside(inside().round()), beside(end.clone()), near, tiny]
+    largest = torch.log2(torch.maximum(low.abs(), high.abs())).clamp(min=smallest)
+
+    def of_any_size(least: float) -> Tensor:
+        """Numbers towards either end, as many below any power of two as their exponents have a share."""
+        side = torch.where(unit() < 0.5, low, high).sign()
+        top = largest.clamp(min=least)
+        return side * torch.exp2(least + (top - least) * unit())
+
+    few = torch.where(unit() < 0.5, low, high).sign() * COUNTED * unit()
+    kind = unit()
+    whole = torch.where(kind < 1 / 3, inside(), torch.where(kind < 2 / 3, of_any_size(0.0), few)).round()
+    return [dyadic, beside(whole), beside(end.clone()), near, of_any_size(smallest)]
 
 
 def rounded_into(box: Box, points: Tensor, dtype: torch.dtype) -> Tensor:
