@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onelayer"
 # From the ground up. A room imports itself and what stands before it; rooms in one line do not import each other.
 FLOORS = [
     ["errors", "lazy", "card", "seeds"],
-    ["door", "formats"],
+    ["door", "formats", "unfused"],
     ["expressed", "extras", "float64", "ground", "disk", "names", "narrow", "observer", "points", "webpage", "windows"],
     ["box", "recurrence", "windowed"],
     ["layer", "guard", "network"],

@@ -14,52 +14,72 @@ without a rule for either.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from onelayer.unfused import unfused
+
 _FAST = torch.backends.mha
 
 
-def expression(function: Callable[[Any], Any], x: Tensor) -> list[str]:
+def expression(function: Callable[[Any], Any], x: Tensor, *, fused: bool = False, causal: bool = False) -> list[str]:
     """The fingerprints of all results of a function of one tensor, run on its numbers.
 
-    Attention is run in its own operations: in one call it would be another expression.
+    Attention is run in its own operations: in one call it would be another expression. With ``fused`` it is called as
+    torch likes to, and followed as what the call means (unfused.py); ``causal`` masks are then those with that hint.
     """
     given = x.clone()
-    followed = Followed(given)
-    fast = _FAST.get_fastpath_enabled()
-    _FAST.set_fastpath_enabled(False)
-    try:
-        with torch.no_grad(), followed:
-            found = function(given)
-    finally:
-        _FAST.set_fastpath_enabled(fast)
+    followed = Followed(given, causal=causal)
+    with _calls_fused(fused), torch.no_grad(), followed:
+        found = function(given)
     return followed.expressions(found)
 
 
+@contextmanager
+def _calls_fused(wanted: bool) -> Iterator[None]:
+    """Whether torch's modules of attention make fused calls, as long as the block runs."""
+    before = _FAST.get_fastpath_enabled()
+    _FAST.set_fastpath_enabled(wanted)
+    try:
+        yield
+    finally:
+        _FAST.set_fastpath_enabled(before)
+
+
 def expression_of_any(function: Callable[[Any], Any], x: Tensor) -> list[str] | None:
-    """The same where it does not depend on the numbers in x, else None.
+    """The same where it depends neither on the numbers in x nor on whether attention is fused, else None.
 
     Numbers that leave torch and come back, as an array of NumPy, are none that depend on the argument: they look like
     constants of the code. On an argument that holds no number they are others.
     """
     found = expression(function, x)
-    return found if expression(function, torch.full_like(x, torch.nan)) == found else None
+    fused = any(expression(function, x, fused=True, causal=hint) == found for hint in (False, True))
+    return found if fused and expression(function, torch.full_like(x, torch.nan)) == found else None
 
 
 class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Fingerprints of all memory that depends on the argument, by its address, while this mode is entered."""
 
-    def __init__(self, argument: Tensor) -> None:
+    def __init__(self, argument: Tensor, *, causal: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        # Whether fused calls are taken for ones with the hint that their mask is causal.
+        self.causal = causal
+        self.outside: tuple[Any, ...] = ()
         self.prints = {_address(argument): "the argument"}
         # Held until the end: the address of memory that is free would be that of another piece.
         self.held: list[Any] = [argument]
+
+    def __enter__(self) -> Self:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        # Where torch takes operations apart before this mode sees them; inside of it they would come as they are.
+        self.outside = self.outside or _dispatched()
+        return self
 
     def expressions(self, found: Any) -> list[str]:
         """The fingerprints of results, in order; of what is no tensor, what it looks like."""
@@ -81,11 +101,20 @@ class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Constants of constants are their numbers.
         if not before.keys() & self.prints.keys():
             return func(*args, **(kwargs or {}))
+        apart = unfused(func.name(), args, causal=self.causal)
+        if apart is None:
+            return self._run(func, given, before)
+        with _calls_fused(False), self, torch._C._ForceDispatchKeyGuard(*self.outside):
+            return apart()
+
+    def _run(self, func: Any, given: tuple[Any, Any], before: dict[int, Tensor]) -> Any:
+        """An operation on the tensors ``before``, by their addresses: its results have fingerprints from now on."""
+        args, kwargs = given
         written = _hashed(func.name(), tree_map(self._said, given))
         # Which of its arguments it writes into is of no importance: it is the same for whoever runs it.
         changed = before if func._schema.is_mutable else {}
         after = {at: _hashed(self._whole(x), written) for at, x in changed.items()}
-        found = func(*args, **(kwargs or {}))
+        found = func(*args, **kwargs)
         self.prints.update(after)
         for at, y in enumerate(_tensors(found)):
             self.held.append(y)
@@ -104,6 +133,11 @@ class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return known
         everything = torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
         return _numbers(everything)
+
+
+def _dispatched() -> tuple[Any, Any]:
+    """What torch asks of the thread when it looks for the code of an operation."""
+    return torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
 def _tensors(values: Any) -> list[Tensor]:

@@ -137,6 +137,75 @@ def test_slopes_are_those_of_a_model_that_does_not_ask_either(claim: Callable[[A
             claim(model, SIDE)
 
 
+class Attending(torch.nn.Module):
+    """The spike times what an encoder layer of torch makes of two tokens."""
+
+    def __init__(self, change: str = "", **call: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        kind = OtherBlock if change == "block" else torch.nn.TransformerEncoderLayer
+        self.layer = kind(4, 2, 8, batch_first=True, dtype=torch.float64)
+        self.call = call
+        if change == "activation":
+            self.layer.activation = torch.tanh
+        if change == "linear map":
+            self.layer.linear1.__class__ = Shifted
+        if change == "dropout":
+            self.layer.dropout = torch.nn.Softplus()
+        self.eval()
+
+    def forward(self, x: Any) -> Any:
+        tokens = x[:, None, :] * torch.tensor([[1.0, 2, 3, 4], [0.3, -1, 2, 0.1]], dtype=torch.float64)
+        return spike(x) * self.layer(tokens, **self.call)[:, 0, 0]
+
+
+class Shifted(torch.nn.Linear):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) + 0.5
+
+
+class OtherBlock(torch.nn.TransformerEncoderLayer):
+    def _ff_block(self, x: Any) -> Any:
+        return 2 * super()._ff_block(x)
+
+
+LATER = torch.nn.Transformer.generate_square_subsequent_mask(2, dtype=torch.float64)
+BIAS = torch.tensor([[0.0, -0.5], [-0.3, 0.0]], dtype=torch.float64)
+PASSED_OVER = {
+    "an activation": Attending("activation"),
+    "a linear map": Attending("linear map"),
+    "what stands for a dropout": Attending("dropout"),
+    "a block": Attending("block"),
+    "a bias of logits": Attending(src_mask=BIAS),
+    "another hint": Attending(src_mask=LATER.T.contiguous(), is_causal=True),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_OVER)
+def test_what_a_fused_call_of_attention_passes_over_is_refused_where_no_sample_falls(name: str) -> None:
+    """Torch fuses a layer on plain numbers alone, and then reads the weights of its parts without running them."""
+    with pytest.raises(ModelAssumptionError, match="must not ask what it is given"):
+        certify(PASSED_OVER[name], "0*x", SIDE, 0.01, max_boxes=100)
+
+
+@pytest.mark.parametrize("call", [{}, {"src_mask": LATER}, {"src_mask": LATER, "is_causal": True}])
+def test_a_fused_call_of_attention_that_passes_over_nothing_is_proved(call: dict[str, Any]) -> None:
+    assert certify(Attending(**call), "0*x", Box([0.9], [1.0]), 0.01).proved
+
+
+@pytest.mark.parametrize("mask", [None, LATER.isneginf()])
+@pytest.mark.parametrize("weights", [False, True])
+def test_heads_alone_are_fused_likewise(mask: Any, weights: bool) -> None:
+    torch.manual_seed(0)
+    heads = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64).eval()
+
+    def model(x: Any) -> Any:
+        tokens = x[:, None, :] * torch.tensor([[1.0, 2, 3, 4], [0.3, -1, 2, 0.1]], dtype=torch.float64)
+        return spike(x) * heads(tokens, tokens, tokens, attn_mask=mask, need_weights=weights)[0][:, 0, 0]
+
+    assert certify(model, "0*x", Box([0.9], [1.0]), 0.01).proved
+
+
 def test_a_model_that_asks_and_computes_the_same_is_proved() -> None:
     half = torch.tensor(0.5, dtype=torch.float64)
 

@@ -26,6 +26,7 @@ RIGOROUS = (
         "ground.py",
         "narrow.py",
         "points.py",
+        "unfused.py",
         "recurrence.py",
         "windowed.py",
         "windows.py",
