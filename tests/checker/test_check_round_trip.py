@@ -59,8 +59,18 @@ def steep() -> Approximation:
     return Approximation(model, certify(model, "x1*x2", Box([0.1, 0.1], [0.2, 0.3]), 5.5))
 
 
+def constant_logit() -> Approximation:
+    """A head in which a token whose logit is a constant weighs so much that no other one counts."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    memory = PlainMemory(torch.tensor([[0.0], [-1000.0]], dtype=torch.float64), torch.cat([one, 2 * one]))
+    weights = dict.fromkeys(("W_E", "W_Q", "W_O", "W_R"), one)
+    model = OneLayerTransformer.packed((1,), (), [memory], d_model=1, weights=weights)
+    return Approximation(model, certify(model, "1", Box([1.0], [1.25]), 1e-3))
+
+
 NAMED: dict[str, Callable[[], Approximation]] = {
     "logits that err by more than values differ": steep,
+    "a constant logit that takes all the weight": constant_logit,
     "a root that begins on the box": lambda: approximate("sqrt(x1 + 1)", Box([-1.0], [0.3]), 1e-4),
     "an inner function that is constant": lambda: superpose(
         "(exp(x1) + sin(x2) + relu(x3))**2", Box([-1.0] * 3, [-0.25] * 3), 0.1

@@ -343,7 +343,9 @@ def centre(logits: Sequence[Taylor], order: int) -> Taylor:
     used = [(w, item) for w, item in pairs if (np.abs(w) > 0).any()]
     # One weight for each of many boxes, or a number for one.
     factors = [(w if w.ndim else arb(float(w)), item) for w, item in used]
-    return combination(factors, ZERO, order)
+    # Of many boxes wherever a logit is: those that count may be constants alone, which know of one box only.
+    kind = next((item for item in logits if type(item) is not Taylor), logits[0])
+    return kind.weighted(factors, ZERO, order)
 
 
 def _balls(items: Sequence[Taylor]) -> bool:
