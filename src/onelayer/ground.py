@@ -59,6 +59,37 @@ def pinned() -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
+class OtherSetting:
+    """A setting on which code may branch, and a value that a caller may have for it beside the pinned one."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    other: Any
+
+
+THREADS = OtherSetting("the number of threads", torch.get_num_threads, torch.set_num_threads, 4)
+_FAST, _DETERMINISTIC = torch.backends.mha, torch.are_deterministic_algorithms_enabled
+GLOBAL = (
+    OtherSetting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    OtherSetting("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True),
+    THREADS,
+    OtherSetting("the fast path of attention", _FAST.get_fastpath_enabled, _FAST.set_fastpath_enabled, False),
+    OtherSetting("whether algorithms are deterministic", _DETERMINISTIC, torch.use_deterministic_algorithms, True),
+)
+
+
+@contextmanager
+def another(*settings: OtherSetting) -> Iterator[None]:
+    """Run a block of foreign code under other settings than the pinned ones, which are given back."""
+    with ExitStack() as stack:
+        for setting in settings:
+            stack.callback(setting.write, setting.read())
+            setting.write(setting.other)
+        yield
+
+
 @contextmanager
 def ball_precision(bits: int, terms: int = FLINT_TERMS) -> Iterator[None]:
     """At least this precision of flint's balls and this many terms of its series, as long as the block runs.

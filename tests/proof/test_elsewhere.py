@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import onelayer as ol
-from onelayer.errors import ModelAssumptionError
+from onelayer.errors import ModelAssumptionError, OnelayerError
 
 BOX = ol.Box([0.0], [1.0])
 
@@ -65,3 +66,40 @@ def test_the_own_eps_of_a_norm_is_in_exact_arithmetic_that_of_either_format() ->
         model = Scaled(lambda x: F.rms_norm(x, (1,)), dtype)
         found = ol.bound(model, box, execution="real")
         assert float(found.low) <= float(model(torch.tensor([[1e-6]], dtype=dtype))) <= float(found.high)
+
+
+def zero(x: Any) -> Any:
+    return 0 * x[..., 0]
+
+
+def in_float32(x: Any) -> Any:
+    """x itself, by a product that torch has for points in float32 alone."""
+    return x @ torch.eye(x.shape[-1], dtype=torch.float32)
+
+
+def test_a_function_given_in_float32_that_asks_for_its_format_is_refused() -> None:
+    """f(1) = 1.19 was proved to be 2.2e-9."""
+    module = Scaled(by_its_unit)
+    for f in (module, lambda x: module(in_float32(x))):
+        for door in (partial(ol.certify, zero), ol.approximate):
+            with pytest.raises(OnelayerError, match="f is another function in float64"):
+                door(f, BOX, 0.5)
+    assert ol.certify(zero, module.double(), BOX, 0.5).proved
+
+
+def test_a_norm_by_the_unit_of_its_format_is_refused() -> None:
+    """At 5e-6 its outputs are 0.014 in float32, and 1.0 was proved."""
+    box = ol.Box([1e-6] * 2, [1e-5] * 2)
+    module = nn.RMSNorm(2)
+    for f in (module, lambda x: module(in_float32(x))):
+        for door in (partial(ol.certify, lambda x: 0 * x), ol.approximate):
+            with pytest.raises(OnelayerError, match="eps is the unit of the format"):
+                door(f, box, 0.5)
+    assert ol.approximate(module.double(), box, 0.5).certificate.proved
+    assert ol.approximate(nn.RMSNorm(2, eps=1e-6), box, 0.5).certificate.proved
+
+
+def test_a_function_given_in_float32_that_does_not_is_proved() -> None:
+    module = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.LayerNorm(4), nn.Linear(4, 1))
+    for f in (module, lambda x: module(x)):
+        assert ol.certify(module, f, BOX, 1e-4).proved

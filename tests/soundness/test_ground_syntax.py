@@ -78,7 +78,7 @@ DEFAULTS = {f"{verb}_default_{what}" for verb in ("get", "set") for what in ("dt
 HIDDEN = CREATING | TYPES | DEFAULTS | NARROW | NARROW_NUMPY | {"where"}
 # Where formats are listed, compared or asked for: everywhere else the format comes from an argument or is float64.
 FORMATS = {
-    "proof/contract.py": "the default dtype under which a model is tried once more",
+    "ground.py": "the default dtype under which foreign code is tried once more",
     "proof/certify.py": "the formats of execution",
     "proof/forward.py": "the formats of execution",
     "proof/points.py": "the range of each format",
@@ -106,9 +106,8 @@ FORMATS = {
     "taylor/rounding.py": "the formats of execution",
     "recording/callables.py": "weights that are widened",
     "recording/dispatch.py": "casts",
-    "recording/recorder.py": "the format of what a recorded function creates",
 }
-SETTERS = {"ground.py", "proof/contract.py"}  # may touch the defaults, which they give back
+SETTERS = {"ground.py"}  # may touch the defaults, which they give back
 
 
 def files(rooms: tuple[str, ...]) -> list[Path]:

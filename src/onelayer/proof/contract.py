@@ -8,15 +8,14 @@ cannot be proved of foreign code, so the certificate of such a model lists it as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from onelayer.errors import ModelAssumptionError, OnelayerError
 from onelayer.expressed import expression_of_any
+from onelayer.ground import GLOBAL, THREADS, another
 from onelayer.language.formula import Formula
 from onelayer.observer import Stopped
 from onelayer.proof.cost import metered
@@ -47,18 +46,6 @@ EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it cr
 STEP = "is not what its operations on enclosures are: at x = {x} {name} {what}"
 ASKS = "computes otherwise on numbers than on enclosures; it must not ask what it is given"
 AS_WRITTEN = "returns a value at x = {x} that its operations on enclosures exclude; they are not what it computes"
-
-
-THREADS = "the number of threads"
-_FAST, _DETERMINISTIC = torch.backends.mha, torch.are_deterministic_algorithms_enabled
-# Settings on which code may branch: what a caller has may differ from pinned ground.
-GLOBAL: list[tuple[str, Callable[[], Any], Callable[[Any], Any], Any]] = [
-    ("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-    ("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True),
-    (THREADS, torch.get_num_threads, torch.set_num_threads, 4),
-    ("the fast path of attention", _FAST.get_fastpath_enabled, _FAST.set_fastpath_enabled, False),
-    ("whether algorithms are deterministic", _DETERMINISTIC, torch.use_deterministic_algorithms, True),
-]
 
 
 def examine(error: ErrorFunction) -> int:
@@ -161,9 +148,9 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
     """
     low, high = (side.reshape(1, -1) for side in (error.box.lower, error.box.upper))
     alone = enclosures(error, low, high)
-    for what, read, write, other in GLOBAL:
-        complaint = EVERYWHERE.replace("{what}", what)
-        with _setting(read, write, other):
+    for setting in GLOBAL:
+        complaint = EVERYWHERE.replace("{what}", setting.name)
+        with another(setting):
             try:
                 values = _values(error, points)
             except (Stopped, ModelAssumptionError) as found:
@@ -176,7 +163,7 @@ def _other_settings(error: ErrorFunction, points: Tensor, usual: Tensor, ends: E
             except OnelayerError as found:
                 _reraise(error, found, complaint)
         # Threads add up in another order: a sum of constants moves within what its enclosure has for rounding.
-        if what != THREADS:
+        if setting is not THREADS:
             need_equal(error, alone, again, complaint)
 
 
@@ -255,17 +242,6 @@ def _copies(error: ErrorFunction) -> None:
 def _copied(error: ErrorFunction, low: Tensor, high: Tensor, count: int, alone: Ends) -> None:
     """Refuse T where copies of one box have another enclosure than the box alone."""
     need_equal(error, alone, enclosures(error, low.expand(count, -1), high.expand(count, -1)), EVERY_POINT)
-
-
-@contextmanager
-def _setting(read: Callable[[], Any], write: Callable[[Any], Any], other: Any) -> Iterator[None]:
-    """One setting of torch as another, for a while."""
-    before = read()
-    write(other)
-    try:
-        yield
-    finally:
-        write(before)
 
 
 def _some_boxes(error: ErrorFunction, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,28 +8,30 @@ enclosure of its own pass and that of the exact function share a number, if both
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from onelayer.box import Box
-from onelayer.errors import ModelAssumptionError
+from onelayer.errors import ModelAssumptionError, UnsupportedOperation
+from onelayer.formats import FLOAT32
 from onelayer.observer import Observer
 from onelayer.proof.fit import formats_held
-from onelayer.proof.forward import enclosed_at, execute, settled
+from onelayer.proof.forward import Forward, enclosed_at, execute, settled
 from onelayer.proof.objectives import innermost
 from onelayer.proof.own import says_all
 from onelayer.proof.points import hard_points, rounded_into
-from onelayer.recording.target import place
+from onelayer.recording.target import Target, place
 
 POINTS = 64  # a few of each kind, as those under other settings: two enclosures each
 CPU = torch.device("cpu")
 # Of the sizes compared, far above the rounding of the comparison itself.
 SLACK = 2.0**-40
 CHANGED = (
-    "the model is another function in float64, in which exact arithmetic is computed, than in {kind}, at x = {x}; it "
-    "asks for the format of a tensor: use model.double(), or name the number that it takes from there"
+    "{name} is another function in float64, in which exact arithmetic is computed, than in {kind}, at x = {x}; it "
+    "asks for the format of a tensor: give it in float64, or name the number that it takes from there"
 )
 
 
@@ -46,12 +48,40 @@ def examine_formats(model: Any, box: Box, execution: torch.dtype | None, observe
             _examine(part, box, observer)
 
 
-def _examine(model: nn.Module, box: Box, observer: Observer) -> None:
+@torch.no_grad()
+def examine_target(target: Target, box: Box, observer: Observer) -> None:
+    """The same of a function that was given in a narrower format, as far as its code can be enclosed there."""
+    given = target.narrower
+    if given is None:
+        return
+    with suppress(UnsupportedOperation):
+        if isinstance(given, nn.Module):
+            _examine(given, box, observer, "f")
+        else:
+            # Constants in float32 are what a function is widened for.
+            _compare(given, target.function, target.output_shape, box, FLOAT32.dtype, observer, "f")
+
+
+def _examine(model: nn.Module, box: Box, observer: Observer, name: str = "the model") -> None:
     formats = formats_held(model)
     # A module of several formats has no pass in one of them, and in float64 nothing is converted.
     if len(formats) != 1 or formats == [torch.float64]:
         return
     (own,) = formats
+    here = settled(model, CPU, own)
+    _compare(here, settled(model, CPU, None), None, box, own, observer, name)
+
+
+def _compare(
+    here: Forward,
+    exact: Forward,
+    outputs: tuple[int, ...] | None,
+    box: Box,
+    own: torch.dtype,
+    observer: Observer,
+    name: str,
+) -> None:
+    """Refuse a function that is another one ``here``, in a format of its own, than the exact one at some point."""
     points = rounded_into(box, hard_points(box, POINTS, own), own)
     inside = ((points >= box.lower.flatten()) & (points <= box.upper.flatten())).all(1)
     points = points[inside]
@@ -59,21 +89,16 @@ def _examine(model: nn.Module, box: Box, observer: Observer) -> None:
         return
     observer.check()
     x = points.reshape(-1, *box.shape).to(own)
-    here = settled(model, CPU, own)
-    outputs = tuple(execute(here, x[:1]).shape[1:])
+    outputs = tuple(execute(here, x[:1]).shape[1:]) if outputs is None else outputs
     executed = enclosed_at(here, x, outputs, own)
-    exact = enclosed_at(settled(model, CPU, None), x, outputs, None)
-    for point, one, other in zip(x, executed, exact, strict=True):
+    real = enclosed_at(exact, x, outputs, None)
+    for point, one, other in zip(x, executed, real, strict=True):
         if any(map(_apart, one, other)):
-            _refuse(point, own)
+            kind = str(own).removeprefix("torch.")
+            raise ModelAssumptionError(CHANGED.format(name=name, kind=kind, x=place(point.double())))
 
 
 def _apart(one: tuple[float, float], other: tuple[float, float]) -> bool:
     """Whether two numbers, each with a radius, have none in common; what is not known is apart from nothing."""
     (a, r), (b, s) = one, other
     return abs(a - b) > (r + s + SLACK * abs(a)) * (1 + SLACK)
-
-
-def _refuse(point: Tensor, own: torch.dtype) -> None:
-    kind = str(own).removeprefix("torch.")
-    raise ModelAssumptionError(CHANGED.format(kind=kind, x=place(point.double())))

@@ -21,6 +21,7 @@ from onelayer.ground import ball_precision, pinned
 from onelayer.language.balls import in_balls
 from onelayer.language.formula import Formula
 from onelayer.observer import Observer, Stopped
+from onelayer.proof.elsewhere import examine_target
 from onelayer.proof.points import hard_points
 from onelayer.recording.lipschitz import as_lipschitz
 from onelayer.recording.recorder import ALONE
@@ -53,6 +54,7 @@ def understood(f: Any, box: Box, *, lipschitz: Any = None, observer: Observer | 
     if isinstance(target.function, Formula) or target.lipschitz is not None or target.compared == box:
         return target
     try:
+        examine_target(target, box, watch)
         _compare(target, box, watch)
     except Stopped:
         raise

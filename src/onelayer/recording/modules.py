@@ -85,7 +85,11 @@ def glu(tape: Recording, input: Any, dim: int = -1) -> Symbolic:
 def rms_norm(
     tape: Recording, input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Symbolic:
-    """x / sqrt(mean(x**2) + eps) weight; eps defaults to the machine epsilon of float64"""
+    """x / sqrt(mean(x**2) + eps) weight; eps defaults to the machine epsilon of float64, where f is given in that."""
+    if eps is None and tape.narrower:
+        raise UnsupportedOperation(
+            "rms_norm", "its eps is the unit of the format, which is narrower than float64 here; give eps="
+        )
     dims = list(range(-len(normalized_shape), 0))
     small = torch.finfo(torch.float64).eps if eps is None else float(eps)
     squares = mean(tape, power(tape, input, 2), dims, True)

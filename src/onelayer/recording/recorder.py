@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 import onelayer.recording.attention
 import onelayer.recording.modules
@@ -18,12 +18,11 @@ import onelayer.recording.recurrent
 import onelayer.recording.windowed  # noqa: F401  (all register the operations of torch.nn)
 from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, told
-from onelayer.ground import pinned
+from onelayer.ground import GLOBAL, THREADS, another, pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
 from onelayer.recording.beside import need_same_way, points_of
 from onelayer.recording.callables import met_in
-from onelayer.recording.dispatch import CASTS
 from onelayer.recording.symbolic import Recording, Symbolic, lift
 
 MAX_OPERATIONS = 200_000  # beyond, a proof by formula takes hours
@@ -31,6 +30,8 @@ MAX_OPERATIONS = 200_000  # beyond, a proof by formula takes hours
 BATCH = 3
 # Operations beyond which that run would be slow, and is of two points.
 LONG = 20_000
+# In other threads sums of constants are taken in another order, which is no other function.
+SETTINGS = tuple(setting for setting in GLOBAL if setting is not THREADS)
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
 EMPTY = "f has no output; it must return one number or more for each point"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
@@ -48,34 +49,36 @@ def record(
     box: Box | None = None,
     limit: int = MAX_OPERATIONS,
     of_tensors: bool = True,
+    narrower: bool = False,
 ) -> Formula:
     """The formula that ``f`` computes on points of ``input_shape``, with every float constant exactly that float.
 
     ``f`` maps (B, *input_shape) to (B, *output_shape) by torch functions. Python control flow on values, conversion to
     NumPy, casts and operations outside the formula language raise UnsupportedOperation; so does a function of more than
     ``limit`` scalar operations. Where torch's function has a case distinction, ``box`` is where it is recorded. What is
-    no torch code (not ``of_tensors``) runs on recorded values alone.
+    no torch code (not ``of_tensors``) runs on recorded values alone. ``narrower``: it was given for another format.
 
     Lemma: f is run on one point and on a batch of three with variables of their own. If each row of the second result
     is the formula of the first in the variables of its own point, no operation that was recorded mixes points. One more
-    run is as under another default dtype, so that f is one function whatever the default is.
+    run is under other settings of torch, so that f is one function whatever they are where it is called.
     """
     shape = tuple(input_shape)
     if isinstance(f, Formula):
         return f.shaped(shape, f.output_shape)
-    # Once as it is, once as under another default, and once in a batch: three recordings, all compared node by node.
+    # Once as it is, once under other settings, and once in a batch: three recordings, all compared node by node.
     chance = [_chance()]
     points = points_of(box, BATCH, shape)
-    first = Recording(limit=limit, batch=1, shape=shape, box=box, points=points[:1])
+    alone = partial(Recording, limit=limit, batch=1, shape=shape, box=box, narrower=narrower)
+    first = alone(points=points[:1])
     found = _called(f, first)
     (formula,) = _rows(first, found)
-    with _Float32Default():
+    with another(*SETTINGS):
         chance.append(_chance())
-        (again,) = _run(f, Recording(limit=limit, batch=1, shape=shape, box=box))
+        (again,) = _run(f, alone())
     chance.append(_chance())
     if again != formula:
         raise OnelayerError(
-            "f is another formula under another default dtype, or each time it is called; "
+            "f is another formula under another default dtype, with gradients recorded, or each time it is called; "
             "give dtype=x.dtype where it makes tensors, and nothing random"
         )
     # Each call moves the generators on: one that seeds them leaves them where the call before did.
@@ -101,8 +104,7 @@ def as_executed(f: Callable[..., Any], input_shape: Sequence[int], box: Box) -> 
 def _called(f: Callable[..., Any], tape: Recording) -> Any:
     """f of the recorded points; whatever it raises becomes one line of ours."""
     try:
-        with torch.no_grad():
-            found = f(tape.x)
+        found = f(tape.x)
         # On numbers nothing is refused: code that catches it computes something else there.
         if tape.refused is not None:
             raise tape.refused
@@ -152,37 +154,6 @@ def _chance() -> tuple[bytes, ...]:
     name, keys, *rest = np.random.get_state(legacy=True)
     stands = (torch.get_rng_state().numpy().tobytes(), repr(random.getstate()).encode(), np.asarray(keys).tobytes())
     return (*stands, f"{name} {rest}".encode())
-
-
-class _Float32Default(TorchFunctionMode):
-    """Torch as it is when float32 is the default dtype, in this thread: where no float64 comes in, none comes out."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        # x.double() asks for float64 by its name.
-        if not isinstance(result, Tensor) or result.dtype != torch.float64 or func.__name__ in CASTS:
-            return result
-        given = [*args, *(kwargs or {}).values()]
-        # What was asked for by name, or comes from a float64 number, stays float64 under any default.
-        explicit = any(value is torch.float64 or _is_double(value) for value in _flat(given))
-        return result if explicit else result.to(torch.float32)
-
-
-def _is_double(value: Any) -> bool:
-    numpy = isinstance(value, (np.ndarray, np.generic))
-    if numpy:
-        return bool(value.dtype == np.float64)
-    return getattr(value, "dtype", None) is torch.float64
-
-
-def _flat(values: Sequence[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from _flat(value)
-        else:
-            yield value
 
 
 def _row(tape: Recording, at: int, ids: Sequence[int], output_shape: tuple[int, ...]) -> Formula:

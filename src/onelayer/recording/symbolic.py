@@ -49,6 +49,8 @@ class Recording(Tape):
     box: Box | None = None
     # What torch may have for its default; NumPy has float64.
     default: torch.dtype = FLOAT32.dtype
+    # Whether f was given in a narrower format, in which the unit of the format is another number.
+    narrower: bool = False
     # The numbers (batch, *shape) that torch computes with beside the recording (recording/beside.py); None: without.
     points: Tensor | None = None
 

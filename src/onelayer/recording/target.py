@@ -43,7 +43,8 @@ class Target:
     ``gradient``; it is None whenever a formula is known, because nothing needs to be taken on trust then. ``kind`` is
     "formula", "callable", "module" or "blackbox". ``compared`` is the box on which the values of a callable were
     compared with its formula; a proof needs that (proof/recorded.py). ``pace`` is how slow it is. ``executed`` has the
-    operations of the code one by one, where its formula is without a removable singularity of theirs.
+    operations of the code one by one, where its formula is without a removable singularity of theirs. ``narrower`` is
+    the code as it was given, where it was for points of a narrower format than float64.
     """
 
     function: Callable[[Any], Any]
@@ -58,6 +59,7 @@ class Target:
     pace: Pace = field(default=Pace(), compare=False)
     gradient: Callable[[Tensor], Tensor] | None = None
     executed: Formula | None = None
+    narrower: Any = field(default=None, compare=False)
 
     @property
     def paid(self) -> bool:
@@ -122,16 +124,17 @@ def _from_callable(f: Any, box: Box, declared: Any, watch: Observer) -> Target:
         # A copy: what the user holds keeps its format, its place and its mode.
         # Float64 holds narrower weights exactly, so the copy is the same function, evaluated more accurately.
         module = _copied(f).double().cpu().eval()
-        return _from_torch(module, box, "module", type(f).__name__, declared, watch)
+        narrower = f if any(map(_is_narrower, (*f.parameters(), *f.buffers()))) else None
+        return _from_torch(module, box, "module", type(f).__name__, declared, watch, narrower)
     name = getattr(f, "__name__", type(f).__name__).replace("<lambda>", "f")
     f = of_one_array(f, box)
     points = looked_at(box)[:PROBED]
     # With a declared constant f is taken as its code evaluates it, in whatever format.
-    f = in_float64(f, points) if declared is None else f
+    given, f = f, in_float64(f, points) if declared is None else f
     # Torch code is recorded as it runs; what fails on tensors is tried on NumPy arrays.
     failure = not_torch(f, points, declared is None)
     if failure is None:
-        return _from_torch(f, box, "callable", name, declared, watch)
+        return _from_torch(f, box, "callable", name, declared, watch, None if f is given else given)
     function, batched = on_arrays(f, points)
     if declared is None:
         return _from_numpy(f, function, batched, box, name, watch)
@@ -228,13 +231,20 @@ def _from_table(table: Table | Scattered, box: Box) -> Target:
     return _from_formula(table.formula, box)
 
 
-def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declared: Any, observer: Observer) -> Target:
+def _is_narrower(held: Tensor) -> bool:
+    return held.is_floating_point() and held.dtype != torch.float64
+
+
+def _from_torch(
+    f: Callable[[Any], Any], box: Box, kind: str, name: str, declared: Any, observer: Observer, narrower: Any = None
+) -> Target:
+    """Torch code by its recording; ``narrower`` is the code that it was made of, for another format."""
     shape = tuple(box.shape)
     pace = _pace(f, box, name)
     formula, executed, unrecorded = None, None, ""
     try:
         _refuse_format(f, box, name, pace, observer)
-        formula = record(f, shape, box=box)
+        formula = record(f, shape, box=box, narrower=narrower is not None)
     except Stopped:
         raise
     # A formula of that length is no use; the code itself can still be run on enclosures.
@@ -255,7 +265,8 @@ def _from_torch(f: Callable[[Any], Any], box: Box, kind: str, name: str, declare
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
     _need_shape(formula, outputs, name)
-    return Target(function, shape, outputs, kind, name, formula, lipschitz, unrecorded, pace=pace, executed=executed)
+    parts = (function, shape, outputs, kind, name, formula, lipschitz, unrecorded)
+    return Target(*parts, pace=pace, executed=executed, narrower=narrower)
 
 
 def _from_numpy(
