@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from flint import arb
 from stated_folders import claimed
 
 from onelayer.box import Box
 from onelayer.build.sequences.gather import gather
+from onelayer.checker.arithmetic import ZERO
 from onelayer.checker.check import check
+from onelayer.checker.rounding import Execution
+from onelayer.checker.weights import read_model
+from onelayer.layer.file import save_model
+from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
 from onelayer.proof.certify import certify
 from onelayer.result import Approximation
@@ -61,6 +68,47 @@ def accepted(model: OneLayerTransformer, low: float, high: float, folder: Path) 
     """Whether the checker accepts that the layer is zero on the square of an interval."""
     sides = (torch.full((2, 1), end, dtype=torch.float64) for end in (low, high))
     return check(claimed(folder, model, "0*x1", Box(*sides), [255], eps=0.5, upper=0.5), jobs=1).ok
+
+
+Bound = Callable[[Execution, arb], Any]
+# Every bound of the error of something computed, of numbers or errors as large as any of the format.
+BOUNDS: dict[str, Bound] = {
+    "affine": lambda ex, most: ex.affine(2, ZERO, ZERO, most),
+    "selected": lambda ex, most: ex.selected(ZERO, most),
+    "scaled": lambda ex, most: ex.scaled(2.0, [most], [ZERO])[0],
+    "added": lambda ex, most: ex.added([most], [ZERO])[0],
+    "summed": lambda ex, most: ex.summed([most / 2, most / 2], [ZERO, ZERO]),
+    "dot": lambda ex, most: ex.dot([most, most], [ZERO] * 2, [arb(1)] * 2, [ZERO] * 2),
+    "softmax": lambda ex, most: ex.softmax([-most, most], [ZERO] * 2, [arb(1)] * 2)[1],
+    "within": lambda ex, most: ex.within(3, most, arb(1)),
+    "norm": lambda ex, most: ex.norm([most] * 2, [ZERO] * 2, [arb(1)] * 2, [1.0] * 2, [0.0] * 2, arb(1))[0],
+}
+# Relative ones, those of numbers that are given, and those of averages, of which `within` asks too.
+OTHERS = {"gamma", "cast", "fits", "stored", "average", "underflow", "of", "safe", "need_sure"}
+
+
+def test_every_bound_is_listed() -> None:
+    assert {name for name in vars(Execution) if callable(getattr(Execution, name)) and name[0] != "_"} == {
+        *BOUNDS,
+        *OTHERS,
+    }
+
+
+@pytest.mark.parametrize("format", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_bound_asks_whether_a_number_overflows(name: str, format: str, tmp_path: Path) -> None:
+    """It is infinite, and what any bound behind it says counts no more: the execution is open."""
+    zero = torch.zeros(1, 1, dtype=getattr(torch, format))
+    model = OneLayerTransformer.packed((1,), (), [PlainMemory(zero, zero)], dtype=zero.dtype)
+    save_model(model, tmp_path)
+    stored = read_model(tmp_path)
+    for share, excluded in ((arb("0.001"), True), (arb(1), False)):
+        ex = Execution(f"{format} execution", stored, ((0.0,), (1.0,)))
+        ex.sure = False
+        size = share * ex.most if name != "norm" else share * ex.most.sqrt()
+        found = BOUNDS[name](ex, size)
+        assert bool(found.is_finite()) == excluded or name in ("softmax", "norm")
+        assert ex.open != excluded
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,7 +26,7 @@ from onelayer.language.knots import Facets, Spline
 from onelayer.language.spline import spline
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
-from onelayer.taylor.registry import handler_of, supported
+from onelayer.taylor.registry import call, handler_of, supported
 
 DOUBLE = torch.float64
 EXECUTIONS = [torch.float64, torch.float32]
@@ -159,6 +159,20 @@ def test_every_argument_of_torch_is_declared(name: str) -> None:
         given = {a.name for a in schema.arguments if not a.is_out and f"!) {a.name}" not in text}
         spelled = given - {"self", "input", first, "end", "step", "generator", "layout", "pin_memory"}
         assert spelled - set(declared) - OTHER_SPELLINGS.get(name, set()) == set(), schema
+    python = getattr(F, name, None)
+    if inspect.isfunction(python):
+        given = {p.name for p in inspect.signature(python).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD}
+        assert given - {"input"} - set(declared) == set()
+
+
+@pytest.mark.parametrize("name", supported())
+def test_an_unknown_argument_is_refused_by_name(name: str) -> None:
+    x = variables(*boxes(0.1), 2)
+    for given in ((), (x,), (x, x)):
+        with pytest.raises(UnsupportedOperation) as caught:
+            call(name, *given, nonsense=1)
+        assert "\n" not in str(caught.value)
+        assert "nonsense" in str(caught.value)
 
 
 OTHER_SPELLINGS = {  # names that no call in Python can use
