@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,50 @@ def caught_as_an_index(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("f", [caught, caught_in_numpy, caught_as_unknown, caught_as_an_index])
 def test_what_is_refused_stays_refused_where_the_code_catches_it(f: Code) -> None:
     assert "is not supported" in refused(f)
+
+
+def raised_by_numpy(x: Any) -> Any:
+    """5 where the fourth power of what is left of 1 underflows: beside the spike, and at no point of a sample."""
+    u = x[..., 0]
+    try:
+        with np.errstate(under="raise"):
+            return np.sin(u) + 1e-300 * (1e-6 * numpy_spike(u)) ** 2
+    except FloatingPointError:
+        return 0 * u + 5.0
+
+
+def raised_as_a_warning(x: Any) -> Any:
+    u = x[..., 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            return np.sin(u) + 0 * np.exp(1000 * numpy_spike(u))
+        except RuntimeWarning:
+            return 0 * u + 5.0
+
+
+def called_by_numpy(x: Any) -> Any:
+    u = x[..., 0]
+    seen: list[str] = []
+    with np.errstate(all="call", call=lambda kind, flag: seen.append(kind)):
+        unseen = 0 * np.exp(1000 * numpy_spike(u))
+    return np.sin(u) + unseen + 5.0 * len(seen)
+
+
+@pytest.mark.parametrize("f", [raised_by_numpy, raised_as_a_warning, called_by_numpy])
+def test_errors_that_numbers_alone_raise_are_refused(f: Code) -> None:
+    assert "floating-point error" in refused(f)
+
+
+def quiet(x: Any) -> Any:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.where(x[..., 0] > 0, np.sin(x[..., 0]), 0.0)
+
+
+def test_code_that_ignores_such_errors_is_recorded() -> None:
+    value, said = understood_at_the_spike(quiet, array)
+    assert value == pytest.approx(said, abs=1e-12)
 
 
 def rarely(x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from onelayer.recording.formats import settled
 from onelayer.recording.numpy_functions import OWN, select
 from onelayer.recording.recorded import Recorded
 from onelayer.recording.symbolic import Recording, Symbolic, Truth, find_tape, lift
-from onelayer.recording.unasked import unasked
+from onelayer.recording.unasked import refuse_raising, unasked
 
 WHOLE = "write f with NumPy functions of whole arrays, as in np.sin(x[..., 0]), np.where(x > 0, a, b), np.stack([a, b])"
 CONVERTED = f"Python control flow, math functions, np.vectorize and np.array cannot be recorded; {WHOLE}"
@@ -253,6 +253,7 @@ def _need_known(function: Any) -> None:
 def _called(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """One NumPy function or method, recorded, and run on the numbers beside its arguments."""
     tape, result = _recorded(function.__name__, args, kwargs)
+    refuse_raising(tape)
     return run_beside(tape, f"np.{function.__name__}", function, args, kwargs, result)
 
 

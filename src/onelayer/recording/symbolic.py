@@ -63,6 +63,7 @@ class Recording(Tape):
         self.conditions: list[Condition] = []  # of all comparisons so far
         self.twins = Twins()  # tensors that may share their memory
         self.refused: Exception | None = None  # the first that was raised on recorded values
+        self.raising: set[str] = set()  # what numbers may raise, as the code found it (recording/unasked.py)
         # In this order, so that ZERO and ONE are their positions.
         self.number(0)
         self.number(1)

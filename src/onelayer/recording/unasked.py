@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import dis
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
+
+import numpy as np
 
 from onelayer.errors import UnsupportedOperation, told
 from onelayer.recording.symbolic import Recording
@@ -23,6 +26,7 @@ from onelayer.recording.symbolic import Recording
 LIBRARIES = sys.stdlib_module_names | {"numpy", "scipy", "torch", "onelayer"}
 ASKED = "recorded numbers have no type of NumPy; leave it out, or ask isinstance(x, np.ndarray)"
 CAUGHT = "numbers may not raise it, and then the code goes another way; leave the try out"
+RAISED = "numbers may raise it, and then the code goes another way; leave np.errstate and warnings as errors out"
 # What ends a loop over a generator.
 ENDS = (StopIteration, GeneratorExit)
 Trace = Callable[[FrameType, str, Any], Any]
@@ -32,11 +36,24 @@ Trace = Callable[[FrameType, str, Any], Any]
 def unasked(tape: Recording) -> Iterator[None]:
     """Run code of NumPy; what it asks or catches is remembered as refused, and raised once it has returned."""
     before = sys.gettrace()
+    tape.raising = _raising()
     sys.settrace(_watching(tape))
     try:
         yield
     finally:
         sys.settrace(before)
+
+
+def refuse_raising(tape: Recording) -> None:
+    """Refuse an operation on numbers that may raise an error, or call a function, at some of them alone."""
+    if _raising() - tape.raising:
+        tape.refuse("a floating-point error that is raised", RAISED)
+
+
+def _raising() -> set[str]:
+    """What NumPy, or Python, makes an error or a call of where a number overflows or has no value."""
+    by_numpy = {f"{kind} {how}" for kind, how in np.geterr().items() if how in ("raise", "call", "print", "log")}
+    return by_numpy | {repr(item) for item in warnings.filters if item[0] == "error"}
 
 
 def _watching(tape: Recording) -> Trace:
