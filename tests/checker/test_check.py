@@ -6,8 +6,11 @@ import dataclasses
 import json
 import math
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -302,6 +305,41 @@ def test_processes_share_a_check(proofs: dict[str, Path], tmp_path: Path, monkey
     bad = claimed(tmp_path, identity(), "x1 + 0.001*x1**2", Box([0.0], [1.0]), [0] * 15 + [255] * 16, upper=9.9e-4)
     monkeypatch.setattr("onelayer.checker.check.contradiction", lambda *arguments: None)
     assert check(bad, all=True, jobs=2).verdict == "rejected"
+
+
+@pytest.mark.usefixtures("box_by_box")
+def test_checks_in_two_threads_keep_to_their_own_boxes(
+    proofs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A false claim whose processes are forked when another check is about to fork its own is still a false claim."""
+    begun, joined, forked = (threading.Event() for _ in range(3))
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.first = not begun.is_set()
+            begun.set()
+            if self.first:
+                joined.wait(60)
+            else:
+                joined.set()
+                forked.wait(60)
+
+        def submit(self, *args: Any, **options: Any) -> Any:
+            found = super().submit(*args, **options)
+            if self.first:
+                forked.set()
+            return found
+
+    monkeypatch.setattr(reproof, "START", -1.0)
+    monkeypatch.setattr(reproof, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("onelayer.checker.check.contradiction", lambda *arguments: None)
+    bad = claimed(tmp_path, identity(), "x1 + 0.001*x1**2", Box([0.0], [1.0]), [0] * 15 + [255] * 16, upper=9.9e-4)
+    with ThreadPoolExecutor(2) as threads:
+        false = threads.submit(check, bad, all=True, jobs=2)
+        assert begun.wait(60)
+        true = threads.submit(check, proofs["real"], all=True, jobs=2)
+        assert (false.result().verdict, true.result().verdict) == ("rejected", "accepted")
 
 
 @pytest.mark.parametrize("name", ["sines", "kink", "float32"])

@@ -161,8 +161,9 @@ def _shared(reproof: Reproof, chunks: Sequence[slice], jobs: int) -> Iterator[sl
     """By forked processes; what one of them could not finish is done here."""
     context = multiprocessing.get_context("fork")
     stop = context.Event()
-    _HELD[:] = [reproof]
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(stop, os.getpid()))
+    # As an argument, which no other thread sees: a variable of the module may be that of another check when they fork.
+    held = (reproof, stop, os.getpid())
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=held)
     try:
         waiting = {pool.submit(_work, chunk): chunk for chunk in chunks}
         while waiting:
@@ -171,7 +172,6 @@ def _shared(reproof: Reproof, chunks: Sequence[slice], jobs: int) -> Iterator[sl
             for future in ready:
                 yield _settled(future, waiting.pop(future), reproof)
     finally:
-        _HELD.clear()
         stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -184,7 +184,7 @@ def _settled(future: Future[None], chunk: slice, reproof: Reproof) -> slice:
     return chunk
 
 
-_HELD: list[Reproof] = []  # what a forked process works on
+_HELD: list[Reproof] = []  # of a forked process, what it works on
 
 
 class BoxesApart(Observer):
@@ -201,9 +201,9 @@ class BoxesApart(Observer):
         return self.stop.is_set() or os.getppid() != self.parent or super().over
 
 
-def _begin(stop: Event, parent: int) -> None:
+def _begin(reproof: Reproof, stop: Event, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
-    reproof = _HELD[0]
+    _HELD[:] = [reproof]
     apart = BoxesApart(stop, parent, reproof.observer.seconds_left)
     for one in (reproof, reproof.sweep, reproof.prover):
         if one is not None:
