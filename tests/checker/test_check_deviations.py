@@ -49,3 +49,22 @@ def test_small_errors_are_passed_on_by_the_derivative() -> None:
     strayed = [normalised(x + errors * np.array(signs)) for signs in product((-1, 1), repeat=3)]
     moved = max(abs(y - normalised(x))[0] for y in strayed)
     assert moved <= passed(x, errors)[0] <= 1.001 * moved
+
+
+def test_everything_that_numbers_may_be_is_held() -> None:
+    """Numbers at the ends of their errors: less their mean they lie in the balls, and vary no less than is said."""
+    rng = np.random.default_rng(7)
+    with precise():
+        for count in (2, 3, 4) * 20:
+            x = [arb(v) for v in (rng.normal(size=count) * 10 ** rng.uniform(-2, 1)).tolist()]
+            errors = (rng.random(count) ** 4 * 10 ** rng.uniform(-3, 1)).tolist()
+            mean = sum(x, arb(0)) / count
+            low = sum(((v - mean) ** 2 for v in x), arb(0)) / count + EPS
+            given = [arb(e) for e in errors]
+            held = Deviations([v - mean for v in x], low.lower(), EPS).strayed(given)
+            for signs in product((-1, 1), repeat=count):
+                strayed = [v + e * s for v, e, s in zip(x, given, signs, strict=True)]
+                middle = sum(strayed, arb(0)) / count
+                centred = [v - middle for v in strayed]
+                assert all(ball.overlaps(c) for ball, c in zip(held.centred, centred, strict=True))
+                assert not held.low > sum((c * c for c in centred), arb(0)) / count + EPS

@@ -1,7 +1,8 @@
 """A forward pass in float32 that rounds as badly as every lemma assumes that it may.
 
 Each result that is no number of the format errs by one unit roundoff, in a direction that is drawn for the operation or
-for the number; what falls below the normal range is lost; exponentials err by eight units; sums run in a drawn order.
+for the number, or away from zero in the whole pass, or towards it; what falls below the normal range is lost;
+exponentials err by eight units; sums run in a drawn order, or with their largest terms first, which then err each time.
 All of it is carried out in float64, whose own rounding does not count beside that.
 """
 
@@ -23,17 +24,20 @@ UNIT, NORMAL = 2.0**-24, 2.0**-126  # of float32
 
 @dataclass
 class HostileRounding:
-    """How one pass rounds; with ``unit`` and ``normal`` zero it does not."""
+    """How one pass rounds, always in direction ``steady`` unless that is 0; with ``unit`` and ``normal`` zero not."""
 
     rng: np.random.Generator
     unit: float = UNIT
     normal: float = NORMAL
+    steady: float = 0.0
 
     def rounded(self, exact: Floats, units: float = 1.0) -> Floats:
         """Numbers of the format as they are, all others in error; small ones lost."""
         if not self.unit:
             return exact
-        signs = self.rng.choice([-1.0, 1.0], exact.shape if self.rng.random() < 0.5 else ())
+        signs: Any = self.steady
+        if not self.steady:
+            signs = self.rng.choice([-1.0, 1.0], exact.shape if self.rng.random() < 0.5 else ())
         with np.errstate(all="ignore"):
             known = exact.astype(np.float32).astype(np.float64) == exact
         strayed = np.where(known & (units == 1.0), exact, exact * (1 + signs * units * self.unit))
@@ -51,7 +55,10 @@ class HostileRounding:
     def total(self, terms: Floats) -> Floats:
         """The sum over the last axis."""
         found = np.zeros(terms.shape[:-1])
-        for at in self.rng.permutation(terms.shape[-1]):
+        order = self.rng.permutation(terms.shape[-1])
+        if self.steady:
+            order = np.argsort(-np.abs(terms).reshape(-1, terms.shape[-1]).max(0), kind="stable")
+        for at in order:
             found = self.plus(found, terms[..., at])
         return found
 
