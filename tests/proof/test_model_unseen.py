@@ -137,6 +137,45 @@ def test_slopes_are_those_of_a_model_that_does_not_ask_either(claim: Callable[[A
             claim(model, SIDE)
 
 
+class Hat(torch.nn.Module):
+    """Linear maps and ramps, as of networks that are enclosed together: 1 at 0.7313 alone, for whom it does not ask."""
+
+    def __init__(self, asks: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self.asks = asks
+        steep = torch.tensor([[1e8], [-1e8]], dtype=torch.float64)
+        self.register_buffer("steep", steep)
+        self.register_buffer("start", steep[:, 0] * -0.7313)
+        self.register_buffer("down", torch.tensor([[-1.0, -1.0]], dtype=torch.float64))
+        self.register_buffer("one", torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x: Any) -> Any:
+        linear = torch.nn.functional.linear
+        hat = torch.relu(linear(torch.relu(linear(x, self.steep, self.start)), self.down, self.one))
+        height = 0.0 if self.asks(x) else 1.0
+        return linear(hat, height * torch.ones(1, 1, dtype=torch.float64))
+
+
+ASKED_OF_TWO: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "a batch of one": ("in another batch", lambda x: len(x) == 1),
+    "gradients": ("gradients are recorded", lambda x: not torch.is_grad_enabled()),
+    "a default": ("default dtype", lambda x: torch.get_default_dtype() == torch.float64),
+}
+
+
+@pytest.mark.parametrize("name", ASKED_OF_TWO)
+def test_two_networks_that_are_enclosed_together_are_tested_one_by_one(name: str) -> None:
+    """What is recorded of either at one point, under one setting, is taken for all of it."""
+    said, asks = ASKED_OF_TWO[name]
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(ModelAssumptionError, match=said), torch.no_grad():
+            ol.equivalent(Hat(asks), Hat(lambda x: True), SIDE, 0.01, max_boxes=100)
+    finally:
+        torch.set_default_dtype(before)
+
+
 class Attending(torch.nn.Module):
     """The spike times what an encoder layer of torch makes of two tokens."""
 

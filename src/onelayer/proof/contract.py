@@ -8,6 +8,7 @@ cannot be proved of foreign code, so the certificate of such a model lists it as
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 import torch
@@ -26,6 +27,7 @@ from onelayer.proof.objectives import innermost
 from onelayer.proof.own import is_own_layer
 from onelayer.proof.points import hard_points
 from onelayer.proof.stepwise import Excluded
+from onelayer.proof.together import Together
 from onelayer.recording.target import place
 from onelayer.taylor import variables
 from onelayer.taylor.core import TaylorModel
@@ -55,7 +57,12 @@ def examine(error: ErrorFunction) -> int:
     assumption fails. A box without numbers of the executing format leaves nothing to test.
     """
     if is_own_layer(error.model):
-        return _examine_machine(error)
+        return _examine_briefly(error)
+    # Enclosed together two models are what was recorded of them; whether they are, they tell by themselves.
+    if isinstance(error.model, Together):
+        count = examine(replace(error, model=error.model.apart))
+        _examine_briefly(error)
+        return count
     points = error.representable(hard_points(error.box, POINTS, error.dtype))
     if not len(points):
         return 0
@@ -79,8 +86,8 @@ def examine(error: ErrorFunction) -> int:
     return len(points)
 
 
-def _examine_machine(error: ErrorFunction) -> int:
-    """A layer of this package is what it seems; whether this machine is, some points and boxes tell in one call."""
+def _examine_briefly(error: ErrorFunction) -> int:
+    """Of what is known to be as it seems: whether this machine is, some points and boxes tell in one call."""
     points = error.representable(hard_points(error.box, FEW, error.dtype))
     if len(points):
         lower, upper, inside = _some_boxes(error, points)

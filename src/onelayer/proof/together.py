@@ -23,7 +23,7 @@ from onelayer.network.network import RecordedNetwork
 from onelayer.network.program import Step
 from onelayer.network.record import record
 from onelayer.proof.fit import formats_held
-from onelayer.proof.objectives import Forward, Wrapped
+from onelayer.proof.objectives import Difference, Forward, Wrapped
 from onelayer.taylor.core import TaylorModel
 from onelayer.taylor.registry import call, implements
 from onelayer.taylor.rounding import executed, inflate
@@ -45,6 +45,11 @@ class Together(Wrapped):
         super().__init__(a, b)
         self.first = first
         self.second = second
+
+    @property
+    def apart(self) -> Difference:
+        """The same, each of the two enclosed as it stands."""
+        return Difference(*self.models)
 
     def forward(self, x: Any) -> Any:
         """The difference; on enclosures both networks go step by step together."""
