@@ -38,15 +38,24 @@ class Found:
 
 
 def split_axis(g: Sequence[Taylor], kinks: Sequence[Taylor], low: Corner, high: Corner) -> int:
-    """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that."""
+    """The coordinate along which an undecided kink varies most, or the error bends most: remainders come from that.
+
+    Of several kinks the one that varies most: where cuts have made one small, another may be what is left.
+    """
     widths = [b - a for a, b in zip(low, high, strict=True)]
     usable = [i for i, width in enumerate(widths) if width > 0] or [0]
     for degree in (1,) if kinks else (2, 1):
-        scores = _scores(kinks[:1] or g, degree, len(widths))
+        scores = _scores([max(kinks, key=_varies)] if kinks else g, degree, len(widths))
         best = max(usable, key=scores.__getitem__)
         if scores[best] > 0 and all(map(math.isfinite, scores)):
             return best
     return max(usable, key=widths.__getitem__)
+
+
+def _varies(kink: Taylor) -> float:
+    """How much the argument of a kink varies to first order; not at all where that is not known."""
+    size = sum(weight(kink, variable) for variable in kink.support)
+    return size if math.isfinite(size) else -1.0
 
 
 def _scores(items: Sequence[Taylor], degree: int, dim: int) -> list[float]:
@@ -85,8 +94,8 @@ def turned(found: Found, parent: Found | None, low: Corner, high: Corner) -> Fou
 
 
 def _resting(found: Found, parent: Found) -> dict[int, int]:
-    """The axes that rest, and for how many cuts: the last one too if that has left the bound as it was."""
-    left = {axis: cuts - 1 for axis, cuts in parent.idle.items() if cuts > 1}
+    """The axes that rest, and for how many cuts: the last one if that has left the bound as it was, and only then."""
+    left = {axis: cuts - 1 for axis, cuts in parent.idle.items() if cuts > 1 and axis != parent.axis}
     if abs(found.bound - parent.bound) <= NOTHING * parent.bound < math.inf:
         left[parent.axis] = REST
     return left
