@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,17 @@ def read_if_there(path: Path, limit: int) -> bytes | None:
     return read_bounded(path, limit)
 
 
-def strict_json(text: str | bytes, name: str) -> Any:
+def strict_json(text: str | bytes, name: str, *, shortest: bool = False) -> Any:
     """The value of a JSON text in which every number is finite, every key single and every string proper Unicode.
 
     Python's own reader takes NaN, 1e999 (as infinity), repeated keys and halves of surrogate pairs; each of them would
-    surface later as an error of another kind.
+    surface later as an error of another kind. Where numbers are claims each has to be the ``shortest`` decimal of the
+    float that it is read as: 1e-400 would be one claim in the file and 0 another one here.
     """
+    real = _shortest if shortest else _finite
     try:
         value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_integer
+            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=real, parse_int=_integer
         )
         # Halves of surrogate pairs cannot be written back.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -142,6 +145,19 @@ def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError(f"{digits[:20]} is not a finite number")
+    return value
+
+
+def _shortest(digits: str) -> float:
+    """The float of a decimal that is as long as it has to be; 1e-2 and 0.010 are as short as 0.01."""
+    value = _finite(digits)
+    # Of zero by its digits, whose exponent may be of any length.
+    if value:
+        same = Decimal(digits) == Decimal(repr(value))
+    else:
+        same = not digits.lower().partition("e")[0].strip("-0.")
+    if not same:
+        raise ValueError(f"{digits[:40]} is no float64 number; the nearest one is {value!r}")
     return value
 
 

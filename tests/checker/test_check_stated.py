@@ -12,8 +12,10 @@ from stated_folders import Patience, claimed, identity
 from onelayer.box import Box
 from onelayer.checker import points
 from onelayer.checker.check import check
+from onelayer.errors import FileError
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
+from onelayer.proof.files import read_proof
 
 
 def even(depth: int) -> list[int]:
@@ -92,3 +94,37 @@ def test_points_contradict_before_any_box_is_proved(tmp_path: Path) -> None:
     report = check(tmp_path, max_seconds=0.0)
     assert report.verdict == "rejected"
     assert "as executed" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("field", "stated", "written"),
+    [
+        ("lower", "0.0", "1e-400"),
+        ("lower", "0.0", "0.1e-99999999999999999999"),
+        ("upper", "0.5", "0.49999999999999999999"),
+        ("eps", "0.5", "0.5000000000000000000001"),
+        ("domain", "[[0.1], [1.0]]", "[[0.09999999999999999999], [1.0]]"),
+    ],
+)
+def test_a_number_says_no_more_than_the_float_that_it_is_read_as(
+    field: str, stated: str, written: str, tmp_path: Path
+) -> None:
+    """T is f: a lower bound above 0 is false, however small; and seals are of the floats alone."""
+    claimed(tmp_path, identity(), "x1", Box([0.1], [1.0]), [255], eps=0.5, upper=0.5, witness=(0.5,))
+    assert check(tmp_path).ok
+    file = tmp_path / "certificate.json"
+    text = file.read_text()
+    assert f'"{field}": {stated}' in text
+    file.write_text(text.replace(f'"{field}": {stated}', f'"{field}": {written}'))
+    for read in (check, read_proof):
+        with pytest.raises(FileError, match="no float64 number"):
+            read(tmp_path)
+
+
+def test_a_decimal_may_be_written_in_several_ways(tmp_path: Path) -> None:
+    claimed(tmp_path, identity(), "x1", Box([0.1], [1.0]), [255], eps=0.5, upper=0.5)
+    file = tmp_path / "certificate.json"
+    file.write_text(
+        file.read_text().replace('"upper": 0.5', '"upper": 5.0E-1').replace('"lower": 0.0', '"lower": 0.0e9')
+    )
+    assert check(tmp_path).ok

@@ -184,7 +184,7 @@ def _sealed(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:
-    data = strict_json(text, "certificate.json")
+    data = strict_json(text, "certificate.json", shortest=True)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FileError(f"certificate.json is not a certificate: its 'format' must be {FORMAT!r}")
     if type(data.get("format_version")) is not int or data["format_version"] != FORMAT_VERSION:

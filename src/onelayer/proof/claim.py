@@ -122,7 +122,7 @@ def _is_digest(value: Any) -> bool:
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:
-    data = strict_json(text, "certificate.json")
+    data = strict_json(text, "certificate.json", shortest=True)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FileError(f"certificate.json is not a certificate: its 'format' must be {FORMAT!r}")
     # True counts as the integer 1 in Python, and is none here.
