@@ -164,6 +164,17 @@ def test_the_package_is_imported_lazily() -> None:
     assert shown.stdout.strip() == "[]"
 
 
+def test_reading_code_loads_no_compiler() -> None:
+    """Torch's takes seconds to load, and NumPy code that was watched meanwhile seemed to ask for types."""
+    of_torch = "lambda x: torch.sin(x[..., 0])"
+    of_points = "lambda p: np.sin(p[0]) * p[0]"
+    for f in (of_torch, of_points):
+        code = f"import sys, torch, numpy as np, onelayer as ol; a = ol.approximate({f}, ol.Box([0], [1]), 1e-2)"
+        code += "; print(a.certificate.proved, 'torch._dynamo' in sys.modules)"
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert shown.stdout.strip() == "True False", shown.stderr
+
+
 def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
     """A folder that pytest does not enter by its name is a room that nobody tests."""
     passed_over = pytestconfig.getini("norecursedirs")

@@ -95,6 +95,11 @@ class Followed(TorchDispatchMode):  # type: ignore[no-untyped-call]
         strides = [step for step, side in zip(x.stride(), x.shape, strict=True) if side > 1]
         return _hashed(*lies, known, strides, x.storage_offset())
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler at the first operation, for seconds, to keep it out of what it never sees."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = (args, kwargs or {})
         before = {_address(x): x for x in _tensors(given)}

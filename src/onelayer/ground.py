@@ -69,11 +69,13 @@ class OtherSetting:
     other: Any
 
 
+DEFAULT_DTYPE = OtherSetting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32)
+GRADIENTS = OtherSetting("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True)
 THREADS = OtherSetting("the number of threads", torch.get_num_threads, torch.set_num_threads, 4)
 _FAST, _DETERMINISTIC = torch.backends.mha, torch.are_deterministic_algorithms_enabled
 GLOBAL = (
-    OtherSetting("torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-    OtherSetting("whether gradients are recorded", torch.is_grad_enabled, torch.set_grad_enabled, True),
+    DEFAULT_DTYPE,
+    GRADIENTS,
     THREADS,
     OtherSetting("the fast path of attention", _FAST.get_fastpath_enabled, _FAST.set_fastpath_enabled, False),
     OtherSetting("whether algorithms are deterministic", _DETERMINISTIC, torch.use_deterministic_algorithms, True),

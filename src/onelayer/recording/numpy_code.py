@@ -208,7 +208,8 @@ def recordable(f: Callable[[Any], Any], batched: bool) -> Callable[[Any], Any]:
         # Whatever torch's default is, NumPy's numbers are float64.
         x.tape.default = torch.float64
         # A clone: code that writes into its argument would otherwise write into the variables of the recording.
-        copies = [_copied(x)] if batched else map(_copied, x)
+        # All of them before the code is watched: what makes them is not its own.
+        copies = [_copied(x)] if batched else list(map(_copied, x))
         with unasked(x.tape):
             returned = [f(given) for given in copies]
         results = list(map(_result, returned))

@@ -18,7 +18,7 @@ import onelayer.recording.recurrent
 import onelayer.recording.windowed  # noqa: F401  (all register the operations of torch.nn)
 from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, told
-from onelayer.ground import GLOBAL, THREADS, another, pinned
+from onelayer.ground import DEFAULT_DTYPE, GRADIENTS, another, pinned
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, prune
 from onelayer.recording.beside import need_same_way, points_of
@@ -30,8 +30,6 @@ MAX_OPERATIONS = 200_000  # beyond, a proof by formula takes hours
 BATCH = 3
 # Operations beyond which that run would be slow, and is of two points.
 LONG = 20_000
-# In other threads sums of constants are taken in another order, which is no other function.
-SETTINGS = tuple(setting for setting in GLOBAL if setting is not THREADS)
 FORMAT = "it must return float64; give dtype=x.dtype where it makes tensors"
 EMPTY = "f has no output; it must return one number or more for each point"
 ALONE = "f must treat every point of a batch alone, as in x[..., 0] + x[..., 1]"
@@ -72,7 +70,7 @@ def record(
     first = alone(points=points[:1])
     found = _called(f, first)
     (formula,) = _rows(first, found)
-    with another(*SETTINGS):
+    with another(DEFAULT_DTYPE, GRADIENTS):
         chance.append(_chance())
         (again,) = _run(f, alone())
     chance.append(_chance())
