@@ -34,6 +34,7 @@ from onelayer.checker.margins import margin_errors
 from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.passes import NetworkPass
+from onelayer.checker.reading import need_one_condition
 from onelayer.checker.steps import Evaluation
 from onelayer.language.formula import Formula, Node
 from onelayer.language.requirement import Requirement, parse_requirement
@@ -84,7 +85,9 @@ class Objective:
         if about.get("kind") == "condition":
             count = math.prod(networks[0].network.output_shape)
             outputs = [f"y{at + 1}" for at in range(count)]
-            self.requirement = parse_requirement(about["text"], [*outputs, *names])
+            both = [*outputs, *names]
+            self.requirement = parse_requirement(about["text"], both)
+            need_one_condition(about["text"], self.requirement, both)
 
     def __call__(self, x: Sequence[Taylor], kinks: Kinks) -> Vector:
         kind = self.about.get("kind", "error")

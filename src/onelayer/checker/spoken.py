@@ -12,6 +12,7 @@ from onelayer.checker.asked import Asked
 from onelayer.checker.operations import CONSTANTS
 from onelayer.checker.outcome import Rejected
 from onelayer.checker.reader import SavedProof
+from onelayer.checker.reading import need_one_function
 from onelayer.checker.weights import Stored
 from onelayer.errors import FileError, FormulaError, MisleadingText
 from onelayer.language.formula import Formula, parse
@@ -64,6 +65,7 @@ def _recorded(proof: SavedProof) -> Formula | None:
     names = ", ".join(proof.record.names)
     if named is not None and not _same(found, named):
         raise Rejected(f"function.txt is another function where the coordinates are called {names}")
+    need_one_function(proof.function, found, (), proof.record.domain)
     if _constants(proof) & {node.op for node in found.nodes}:
         raise Rejected(f"function.txt has a constant of the name of a coordinate, which are called {names}")
     return found
@@ -72,7 +74,7 @@ def _recorded(proof: SavedProof) -> Formula | None:
 def _constants(proof: SavedProof) -> set[str]:
     """The constants that some coordinate is called like: the language reads such a name as the constant alone."""
     found: set[str] = set()
-    for name in map(without_unit, proof.record.names):
+    for name in _names(proof):
         try:
             found |= {node.op for node in parse(name).nodes if node.op in CONSTANTS}
         except FormulaError:  # the name has no other meaning
@@ -85,14 +87,15 @@ def _given(proof: SavedProof, f: str | Formula) -> Formula:
     if not isinstance(f, str):
         return f
     named = _by_names(proof, f)
-    if named is None:
-        return parse(f, math.prod(proof.record.shape), limit=MAX_FORMULA)
-    return named
+    found = parse(f, math.prod(proof.record.shape), limit=MAX_FORMULA) if named is None else named
+    names = () if named is None else _names(proof)
+    need_one_function(f, found, names, proof.record.domain)
+    return found
 
 
 def _by_names(proof: SavedProof, text: str) -> Formula | None:
     """The text read with the names of the coordinates; None without names, and where it has no meaning with them."""
-    names = [without_unit(name) for name in proof.record.names]
+    names = _names(proof)
     if not names:
         return None
     try:
@@ -101,6 +104,10 @@ def _by_names(proof: SavedProof, text: str) -> Formula | None:
         raise Rejected(f"the function is another one than it looks: {error}") from error
     except FormulaError:
         return None
+
+
+def _names(proof: SavedProof) -> list[str]:
+    return [without_unit(name) for name in proof.record.names]
 
 
 def _same(first: Formula, second: Formula) -> bool:
