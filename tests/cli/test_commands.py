@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import torch
 
 from onelayer.cli.console import run
 from onelayer.cli.options import app
+from onelayer.layer.file import save_model
+from onelayer.proof.files import write_proof
+from onelayer.result import load
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +148,28 @@ def test_corrupt_files_are_refused(saved: Path, tmp_path: Path, capsys: pytest.C
             status, out, err = command(capsys, *verb, str(folder))
             assert status == 2, (name, verb, out)
             assert len(err.strip().splitlines()) == 1
+
+
+def test_check_has_three_words_and_a_status_for_each(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 for accepted alone; time that ended first and a false claim are 1, what is no proof at all is 2."""
+    status, out, err = command(capsys, "check", str(saved))
+    assert (status, out.split(":")[0], err) == (0, "accepted", "")
+    status, out, err = command(capsys, "check", str(saved), "--max-seconds", "0")
+    assert (status, out.split(":")[0], err) == (1, "not contradicted", "")
+    assert "boxes (0.00%), 0.00% of the volume" in out
+    data = json.loads(command(capsys, "check", str(saved), "--max-seconds", "0", "--json")[1])
+    assert (data["verdict"], data["ok"], data["fraction"], data["volume"]) == ("not contradicted", False, 0, 0)
+    false = load(saved)
+    smaller = replace(false.certificate, eps=1e-9, lower=0.0, upper=1e-9, witness=None)
+    save_model(false.model, tmp_path / "false")
+    write_proof(tmp_path / "false", smaller)
+    status, out, err = command(capsys, "check", str(tmp_path / "false"))
+    assert (status, out.split(":")[0], err) == (1, "rejected", "")
+    assert out.count("\n") == 1
+    status, out, err = command(capsys, "check", str(tmp_path / "nothing"))
+    assert (status, out, err.count("\n")) == (2, "", 1)
 
 
 def test_draw_html_export_c_and_their_refusals(saved: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
