@@ -97,6 +97,14 @@ def test_only_regular_files_are_read(folder: Path, name: str, kind: str, capsys:
     refused_everywhere(folder, capsys)
 
 
+@pytest.mark.parametrize("name", [CERTIFICATE, MODEL, BOXES, FUNCTION])
+def test_sizes_are_limited_before_reading(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A terabyte of zeros takes no room on a disk, and all memory of whoever reads it."""
+    with (folder / name).open("r+b") as file:
+        file.truncate(2**40)
+    refused_everywhere(folder, capsys)
+
+
 @pytest.mark.parametrize("literal", ["1e999", "-1e999", "NaN", "Infinity", "9" * 400, "1" + "0" * 5000, "[" * 9999])
 @pytest.mark.parametrize("field", ["upper", "seconds", "boxes", "order"])
 def test_numbers_that_are_none(folder: Path, field: str, literal: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,22 @@ def test_what_is_a_formula_is_shown(f: Callable[[Tensor], Tensor], text: str, bo
     torch.testing.assert_close(found.formula(x), parse(text, box.dim).shaped(box.shape, ())(x), rtol=1e-15, atol=0)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.sin(3 * x[..., 0]) * x[..., 1],
+        lambda x: torch.stack([x.sum(-1), F.softmax(x, -1)[..., 0]], -1),
+        nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double().requires_grad_(False),
+    ],
+)
+def test_the_formula_is_in_the_certificate(f: Callable[[Tensor], Tensor]) -> None:
+    """What a certificate says of code it says of a text that it holds, and that text is the code."""
+    found = ol.certify(f, f, SQUARE, 1.0, max_boxes=4)
+    text = parse(found.function, 2).shaped((2,), tuple(f(SQUARE.center[None]).shape[1:]))
+    x = SQUARE.sample(500)
+    torch.testing.assert_close(text(x), f(x), rtol=1e-13, atol=1e-13)
+
+
 HIDDEN: list[tuple[str, Callable[[Any], Any]]] = [
     ("another function", lambda x: 2 * x),
     ("a relative error of 1e-12", lambda x: x * (1 + 1e-12)),
