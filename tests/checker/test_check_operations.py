@@ -132,6 +132,29 @@ def test_values_lie_in_their_enclosures(op: str, order: int) -> None:
                 assert want.lower() <= ends[1].upper()
 
 
+@pytest.mark.parametrize("op", TABLE)
+@pytest.mark.parametrize("order", [1, 4])
+def test_a_bounded_spike_hides_nothing(op: str, order: int) -> None:
+    """S(x) (g(x) - g(c) - 1) with S = 1 - tanh(1e8 (x - c))^2 is -1 at c, however small it is wherever one looks."""
+    function, intervals = TABLE[op]
+    for low, high in intervals:
+        for share in (0.0, 0.318, 0.5):
+            centre = low + share * (high - low)
+            x = coordinate(0, low, high, order)
+            second = x.scaled(arb(-0.5)).shifted(arb(1.25) * arb(high))
+            args = [x, second, x.shifted(arb(7))][: ARITY.get(op, 1)]
+            node = Node(op, tuple(range(len(args))) if op not in LEAVES else (), {"pow": 3, "num": 0.1}.get(op, 0))
+            found = apply(op, x) if op in ("inv", "rsqrt") else node_value(node, args, [x], Kinks())
+            with mpmath.workdps(DIGITS):
+                first = mpmath.mpf(centre)
+                there = ball(function(*[first, first * -0.5 + 1.25 * mpmath.mpf(high), first + 7][: len(args)]))
+            hidden = apply("tanh", x.shifted(-arb(centre)).scaled(arb(1e8)))
+            product = (-(hidden * hidden)).shifted(arb(1)) * found.shifted(-there - 1)
+            t = (2 * arb(centre) - arb(low) - arb(high)) / (arb(high) - arb(low)) if high > low else arb(0)
+            for bound in (value_at(product, t), product.range()):
+                assert not bound.is_finite() or bound.overlaps(arb(-1)), (op, low, high, centre)
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_an_expansion_point_outside_the_values_is_sound(name: str) -> None:
     """u = 0.5 + 0.1 t, known only within a ball around 3 and by its ends: the remainder has to reach the point."""
