@@ -252,3 +252,12 @@ def test_a_model_that_asks_and_computes_the_same_is_proved() -> None:
         return (x * half if isinstance(x, torch.Tensor) else x * half)[..., 0]  # noqa: RUF034
 
     assert certify(model, "0.5*x", SIDE, 1e-9).proved
+
+
+@pytest.mark.parametrize("number", [np.float64(0.5), np.float32(0.5), np.int64(1)])
+def test_a_number_of_numpy_on_the_left_is_a_number(number: Any) -> None:
+    def model(x: Any) -> Any:
+        return (number * x - number / (number + x))[..., 0]
+
+    assert certify(model, f"{number}*x - {number}/({number} + x)", SIDE, 1e-9).proved
+    assert ol.lipschitz(model, SIDE, 10.0).proved

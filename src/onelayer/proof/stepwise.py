@@ -53,6 +53,9 @@ class Accompanied:
         # Where it begins, the numbers are the argument that is followed.
         self.followed = Followed(numbers) if followed is None else followed
 
+    # Numbers of NumPy leave an operation to the other operand, as beside a tensor.
+    __array_ufunc__ = None
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return _applied(canonical_name(func), func, *args, **(kwargs or {}))

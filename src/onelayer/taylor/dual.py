@@ -89,6 +89,8 @@ class Dual(Operators):
         return Dual(value, [None if t is None else along(t) for t in self.tangents])
 
     carries_tangents = True
+    # Numbers of NumPy leave an operation to the other operand, as beside a tensor.
+    __array_ufunc__ = None
 
     def __len__(self) -> int:
         return self.shape[0]
