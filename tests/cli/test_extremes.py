@@ -14,6 +14,8 @@ from onelayer.cli.options import app
 
 PROVED, OPEN, REFUSED = 0, 1, 2
 HUGE = "1180591620717411303424"
+# 1 at 0.95371, and a product of numbers below the smallest one beside it.
+LOST = "(exp(-500*x)*exp(-500*x))*exp(700*x)*exp(300*x)*exp(-(1e8*(x-0.95371))**2)"
 
 
 def approximate(formula: str, domain: str = "0:1", eps: str = "1e-3", *more: str) -> list[str]:
@@ -45,6 +47,8 @@ BUILT: dict[str, tuple[list[str], int, str]] = {
     "beyond float32": (approximate("1e39*x", "0:1", "1e30", *NARROW), REFUSED, "f reaches 1e+39"),
     "large values": (approximate("1e290*exp(x)", "0:1", "1e287"), PROVED, "proved"),
     "small values": (approximate("1e-280*exp(x)", "0:1", "1e-283"), PROVED, "proved"),
+    "products that underflow": (approximate(LOST, "0.9:1"), OPEN, "undecided"),
+    "roots of negative numbers": (approximate("sqrt(-(x*x))", "1e-200:2e-200"), OPEN, "undecided"),
     "large inverse": (approximate("1/x", "1e-300:2e-300", "1e290"), OPEN, "undecided"),
     "one subnormal wide": (approximate("x", "0:5e-324"), PROVED, "proved"),
     "one subnormal wide and close": (approximate("x", "0:5e-324", "5e-324"), OPEN, "sup|T - f|"),
