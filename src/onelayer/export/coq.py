@@ -68,6 +68,9 @@ def certificate_text(
     a.need_certified()
     formula = _formula(a)
     bound = _claim(a) if eps is None else Fraction(eps)
+    # Intervals of T - f have a width: no precision shows that it is nothing.
+    if bound <= 0:
+        raise OnelayerError(f"a Coq certificate needs a bound above zero, this one is {bound}; claim a larger eps")
     problem = _problem(a, formula, bound)
     digest = a.certificate.weights_sha256
     known = understands(formula)
