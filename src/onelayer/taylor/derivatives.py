@@ -283,7 +283,7 @@ def larger(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **kw
     """The derivative of the larger of two."""
     if b is None or isinstance(b, int) or rest or kwargs:
         raise UnsupportedOperation("the derivative of max along a dimension", "use torch.maximum of two")
-    return a + torch.relu(b - a)
+    return _of_pair(torch.maximum, a, b, a + torch.relu(b - a))
 
 
 @derivative("minimum", "min")
@@ -291,7 +291,12 @@ def smaller(function: Callable[..., Any], a: Any, b: Any = None, *rest: Any, **k
     """The derivative of the smaller of two."""
     if b is None or isinstance(b, int) or rest or kwargs:
         raise UnsupportedOperation("the derivative of min along a dimension", "use torch.minimum of two")
-    return a - torch.relu(a - b)
+    return _of_pair(torch.minimum, a, b, a - torch.relu(a - b))
+
+
+def _of_pair(function: Callable[..., Any], a: Any, b: Any, written: Dual) -> Dual:
+    """The function as it stands, with the tangents of what is the same but for rounding."""
+    return Dual(function(value_of(a), value_of(b)), written.tangents)
 
 
 def real_number(value: float, like: Any) -> Any:
