@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from onelayer.box import Box
+from onelayer.checker.check import check
 from onelayer.checker.reader import CERTIFICATE, _digest
+from onelayer.errors import FileError
 from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -73,3 +76,19 @@ def restated(folder: Path, **fields: Any) -> Path:
     del data["sha256"]
     (folder / CERTIFICATE).write_text(json.dumps({**data, "sha256": _digest(data)}))
     return folder
+
+
+def refused(folder: Path) -> bool:
+    """Not accepted, in one line; nor by the proof alone, where no forward pass at points shows what is wrong."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onelayer.checker.check.contradiction", lambda *given: None)
+        alone = not_accepted(folder)
+    return not_accepted(folder) and alone
+
+
+def not_accepted(folder: Path) -> bool:
+    try:
+        report = check(folder)
+    except FileError as error:
+        return "\n" not in str(error)
+    return not report.ok and "\n" not in report.reason

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
+from stated_folders import refused
 from torch import Tensor
 
 from onelayer import __version__
@@ -23,7 +24,6 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.layer import Layer
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import read_model
-from onelayer.errors import FileError
 from onelayer.layer.file import save_model, weights_sha256
 from onelayer.layer.memory import PlainMemory
 from onelayer.layer.transformer import OneLayerTransformer
@@ -69,15 +69,6 @@ def claim(
     save_model(model, folder)
     write_proof(folder, certificate)
     return folder
-
-
-def refused(folder: Path) -> bool:
-    """Not accepted, in one line."""
-    try:
-        report = check(folder)
-    except FileError as error:
-        return "\n" not in str(error)
-    return not report.ok and "\n" not in report.reason
 
 
 def tensor(values: Any, dtype: torch.dtype) -> Tensor:
