@@ -315,3 +315,15 @@ def test_rows_far_apart_have_a_lipschitz_constant() -> None:
     assert made.certificate.proved
     assert made.recall_report is not None
     assert made.recall_report.lipschitz >= 1e-299
+
+
+def test_labels_that_no_float64_tells_apart_are_no_labels(tmp_path: Path) -> None:
+    """9007199254740993 was recalled as 9007199254740992."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,9007199254740993\n2,9007199254740992\n3,5\n")
+    _, outputs = read_table(path, "y")
+    assert outputs.dtype == np.float64
+    path.write_text("a,y\n1,9007199254740991\n2,-9007199254740991\n3,5\n")
+    _, outputs = read_table(path, "y")
+    assert outputs.tolist() == [9007199254740991, -9007199254740991, 5]
+    assert outputs.dtype == np.int64

@@ -242,3 +242,10 @@ def test_a_cubic_that_would_miss_its_rows_is_refused(axis: list[float]) -> None:
     with pytest.raises(OnelayerError, match="too uneven for a cubic"):
         _ = t.formula
     assert Table([axis], np.sin(np.arange(len(axis))), ["a"]).rows_within < 1e-12
+
+
+def test_a_gap_of_a_data_frame_is_a_missing_value():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [0, 1], "y": [1, pandas.NA]})
+    with pytest.raises(OnelayerError, match="missing value in row 2"):
+        Table.read(frame, inputs="a", output="y")

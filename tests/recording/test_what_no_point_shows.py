@@ -273,6 +273,39 @@ def test_what_is_refused_stays_refused_where_the_code_catches_it(f: Code) -> Non
     assert "is not supported" in refused(f)
 
 
+class Shifted(np.ndarray):
+    """An array whose products are larger by 1."""
+
+    def __mul__(self, other: Any) -> Any:
+        return np.asarray(self) * other + 1
+
+    __rmul__ = __mul__
+
+
+SHIFTED = np.ones(2).view(Shifted)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # NumPy advises against the class, and people use it
+    MATRIX = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+
+
+def beside_a_matrix(p: Any) -> Any:
+    return p[0] + numpy_spike(p[0]) * (np.stack([p[0], p[0]]) * MATRIX)[0, 0]
+
+
+def times_a_matrix(p: Any) -> Any:
+    row = np.stack([p[0], p[0]])[None] @ MATRIX
+    return p[0] + numpy_spike(p[0]) * (row * row.T)[0, 0]
+
+
+def beside_an_array_of_its_own(p: Any) -> Any:
+    return p[0] + numpy_spike(p[0]) * (np.stack([p[0], p[0]]) * SHIFTED)[0]
+
+
+@pytest.mark.parametrize("f", [beside_a_matrix, times_a_matrix, beside_an_array_of_its_own])
+def test_arrays_with_operators_of_their_own_are_refused(f: Code) -> None:
+    assert "an array of the class" in refused(f)
+
+
 def raised_by_numpy(x: Any) -> Any:
     """5 where the fourth power of what is left of 1 underflows: beside the spike, and at no point of a sample."""
     u = x[..., 0]

@@ -47,10 +47,16 @@ def numbers(source: object, name: str, values: Sequence[Any]) -> Array:
     for row, value in enumerate(values, start=1):
         number = as_number(value)
         if number is None:
-            what = "a missing value" if value in (None, "") else f"text {str(value)[:30]!r}"
+            what = "a missing value" if is_missing(value) else f"text {str(value)[:30]!r}"
             raise OnelayerError(f"{source}: column '{name}' has {what} in row {row}; it must have a number in each")
         column[row - 1] = number
     return column
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds nothing: no object, no character, or what data frames have for a gap."""
+    # Those compare as no truth value, not even with themselves.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, str) and value == "")
 
 
 def as_number(value: Any) -> float | None:

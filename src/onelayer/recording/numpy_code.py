@@ -251,8 +251,22 @@ def _need_known(function: Any) -> None:
         raise UnsupportedOperation(f"{getattr(function, '__module__', None) or 'a foreign'} {name}", WHOLE)
 
 
+def _need_plain(value: Any) -> None:
+    """Refuse arrays of a class of its own, whose operators mean what that class says: those of np.matrix are products.
+
+    Python asks such a class first where it stands beside an array, and does not where it stands beside a recorded one.
+    """
+    if isinstance(value, list | tuple):
+        for part in value:
+            _need_plain(part)
+    own = isinstance(value, np.ndarray) or hasattr(type(value), "__array_ufunc__")
+    if own and not isinstance(value, Recorded | np.generic) and type(value) not in (np.ndarray, np.memmap):
+        raise UnsupportedOperation(f"an array of the class {type(value).__name__}", "use np.asarray of it")
+
+
 def _called(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """One NumPy function or method, recorded, and run on the numbers beside its arguments."""
+    _need_plain((*args, *kwargs.values()))
     tape, result = _recorded(function.__name__, args, kwargs)
     refuse_raising(tape)
     return run_beside(tape, f"np.{function.__name__}", function, args, kwargs, result)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onelayer.errors import OnelayerError
 from onelayer.ground import pinned
 from onelayer.points import plain, refuse_masked
-from onelayer.recording.columns import Array, as_number, column_of, numbers, read_columns
+from onelayer.recording.columns import Array, as_number, column_of, is_missing, numbers, read_columns
 
 # Up to this, float64 holds every whole number.
 MAX_EXACT = 2**53
@@ -152,7 +152,8 @@ def _target(path: str | Path, name: str, values: Sequence[Any]) -> NDArray[Any]:
         return np.array([str(value) for value in values])
     column = np.array(found, dtype=np.float64)
     largest = float(np.abs(column).max())
-    whole = all(map(_written_whole, values)) and largest <= MAX_EXACT
+    # Below it: the next whole number would be rounded to it.
+    whole = all(map(_written_whole, values)) and largest < MAX_EXACT
     return column.astype(np.int64) if whole else column
 
 
@@ -165,7 +166,7 @@ def _written_whole(value: Any) -> bool:
 def _missing(value: Any) -> bool:
     if isinstance(value, float):
         return math.isnan(value)
-    return value in (None, "")
+    return is_missing(value)
 
 
 def _refuse_infinite(path: str | Path, name: str, values: Sequence[Any]) -> None:
