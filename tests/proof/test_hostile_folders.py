@@ -218,6 +218,22 @@ def test_a_weight_of_1e308_in_a_superposition(tmp_path: Path, name: str, capsys:
         assert capsys.readouterr().err.count("\n") <= 1
 
 
+def test_weights_of_another_format_than_that_of_the_claim(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bound of 4e-14 about float64 is none of what these weights compute, and nothing is shown beside it."""
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    metadata, arrays = arrays_of(files[MODEL])
+    files[MODEL] = stored(metadata, {name: array.astype("<f4") for name, array in arrays.items()})
+    for name, data in signed(files).items():
+        (folder / name).write_bytes(data)
+    assert check(folder).verdict == "rejected"
+    with pytest.raises(FileError, match="convert the model"):
+        load(folder)
+    for command in doors(folder)[1:]:
+        assert run(app, command) == 2, command
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+
+
 def test_a_long_chain_of_cuts_is_refused_before_its_boxes_are_made(folder: Path) -> None:
     """A tree of 254 coordinates and 2^19 leaves is half a megabyte on disk and two gigabytes of corners."""
     dim, cuts = 254, 2**19
