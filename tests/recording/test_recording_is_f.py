@@ -169,6 +169,18 @@ def test_a_callable_that_computes_something_else_is_caught(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("low", [1e-30, 1e-3, 1e3, 1e12, 1e20])
+def test_code_is_compared_at_numbers_of_every_size(low: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "need_same_way", lambda *given: None)
+
+    def f(x: Any) -> Any:
+        y = x[..., 0]
+        return torch.where((y > low) & (y < 1e4 * low), 1.5 * y, y) if isinstance(x, Tensor) else y
+
+    with pytest.raises(OnelayerError, match="is not what was recorded of it"):
+        understood(f, Box([0.0], [1e25]))
+
+
 @pytest.mark.parametrize("at", range(3))
 def test_a_large_output_is_no_room_for_a_small_one(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each output has the rounding of its own operations, whatever stands beside it."""
