@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from onelayer.checker.nested import nested_bound
 from onelayer.checker.order import order_statistics_bound
 from onelayer.checker.pieces import pieces_bound
 from onelayer.checker.precision import BITS
-from onelayer.checker.recall import recall_bound
+from onelayer.checker.reader import read_proof
+from onelayer.checker.recall import read_rows, recall_bound
 from onelayer.checker.rounding import Execution
 from onelayer.checker.weights import read_model
 from onelayer.errors import OnelayerError
@@ -108,6 +110,7 @@ MADE: dict[str, Callable[[], Case]] = {
     "sort": lambda: built(sort(3, 0.0, 1.0, 0.2, kind="thresholds")),
     "sort by subsets": lambda: built(sort(3, 0.0, 1.0, 0.1, kind="subsets")),
     "median": lambda: built(median(3, 0.0, 1.0, 0.2, kind="thresholds")),
+    "median by subsets": lambda: built(median(3, 0.0, 1.0, 0.1, kind="subsets")),
     "largest by subsets": lambda: built(maximum(3, 0.0, 1.0, 0.1, kind="subsets")),
     "pieces": lambda: built(approximate("max(x1, x2) + abs(x1 + x2)", SQUARE, 0.1, layout="pieces")),
     "pieces and curves": lambda: built(approximate("sin(abs(x1 - x2))", SQUARE, 0.2, layout="pieces")),
@@ -218,3 +221,96 @@ def test_no_changed_layer_errs_by_more_than_is_said(name: str, tmp_path: Path) -
                 said += 1
                 assert error <= found
     assert said >= 5
+
+
+def mixed(state: dict[str, Tensor]) -> None:
+    """Every output reads two features with weights that add up to one: products of W_2 and W_R would be rounded."""
+    read = state["W_R"]
+    state["W_R"].copy_(0.75 * read + 0.25 * read.roll(1, 0))
+
+
+def unread(state: dict[str, Tensor]) -> None:
+    state["W_R"][:, 0] = 0.0
+
+
+def written_beside(state: dict[str, Tensor]) -> None:
+    state["b_2"][0] = 0.125
+    state["W_R"][0] = 1.0
+
+
+def twice(state: dict[str, Tensor]) -> None:
+    """One subset of two numbers in the place of another."""
+    masks = state["W_K"][-3:]
+    first, second, *_ = torch.nonzero((masks == 0).sum(0) == 2)[:, 0].tolist()
+    masks[:, second] = masks[:, first]
+
+
+def empty(state: dict[str, Tensor]) -> None:
+    """A head that looks at no number."""
+    masks = state["W_K"][-3:]
+    single = int(torch.nonzero((masks == 0).sum(0) == 1)[0, 0])
+    masks[:, single] = masks.min()
+
+
+REFUSED: list[tuple[str, Callable[[dict[str, Tensor]], Any]]] = [
+    ("gather", mixed),
+    ("gather", unread),
+    ("gather pre-norm", written_beside),
+    ("sort by subsets", twice),
+    ("sort by subsets", empty),
+    ("sort by subsets", lambda state: state["W_K"][0].neg_()),
+    ("pieces", lambda state: state["W_K"].neg_()),
+    ("softmax", lambda state: state["W_E"].mul_(3.0)),
+    ("softmax", lambda state: state["memory.0.values"].mul_(1 + 2.0**-40)),
+    ("relu", lambda state: state["W_1"].mul_(2.0)),
+    ("ranks", lambda state: state["b_E"].add_(0.1)),
+    ("ranks", lambda state: state["W_E"].mul_(1 + 2.0**-40)),
+]
+
+
+@pytest.mark.parametrize(("name", "edit"), REFUSED)
+def test_a_layer_that_a_lemma_does_not_know_is_refused(
+    name: str, edit: Callable[[dict[str, Tensor]], Any], tmp_path: Path
+) -> None:
+    case = MADE[name]()
+    model = copy.deepcopy(case.model)
+    edit(model.state_dict())
+    with pytest.raises(OnelayerError):
+        by_checker(case, model, tmp_path)
+    if case.table is None:
+        with pytest.raises(OnelayerError):
+            by_package(case, model)
+
+
+@pytest.mark.parametrize("name", ["median by subsets", "sort by subsets"])
+def test_what_a_mask_lets_through_counts(name: str, tmp_path: Path) -> None:
+    """Numbers beyond a subset weigh e^-margin beside those in it, and more where the mask is less than their lead."""
+    case = MADE[name]()
+    said = 0
+    for margin in (-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0):
+        model = copy.deepcopy(case.model)
+        keys = model.state_dict()["W_K"]
+        masks = keys[-3:]
+        masks.copy_(torch.where(masks != 0, -float(keys[0, 0]) - margin, masks))
+        with torch.no_grad():
+            error = float((model(case.x) - case.y).abs().max())
+        for prove in (by_package, lambda one, other: by_checker(one, other, tmp_path)):
+            with suppress(OnelayerError):  # gates that no longer fit
+                found = prove(case, model)
+                assert error <= found
+                said += found < 1
+    assert said >= 4
+
+
+def test_a_table_is_recalled_on_its_domain_alone(tmp_path: Path) -> None:
+    """Beyond it nothing is known of the sizes that rows reach."""
+    made = memorize(CLOSE, np.arange(12.0), recipe="softmax")
+    made.save(tmp_path)
+    proof, stored = read_proof(tmp_path), read_model(tmp_path)
+    argument = from_text(made.certificate.attachments[ARGUMENT])
+    assert isinstance(argument, Recall)
+    assert len(read_rows(proof, argument, stored)[0]) == 12
+    for domain in (((0.5,), (5.0,)), ((0.0,), (4.5,))):
+        narrow = replace(proof.record, witness=None, lower=0.0, domain=domain)
+        with pytest.raises(OnelayerError, match="outside"):
+            read_rows(replace(proof, record=narrow), argument, stored)
