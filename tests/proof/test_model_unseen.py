@@ -51,6 +51,30 @@ def test_a_model_that_takes_turns_is_refused_where_no_sample_falls() -> None:
         certify(lambda x: spike(x) * (next(calls) % 2), "0*x", SIDE, 1e-2, max_boxes=100)
 
 
+class WarmsUp(torch.nn.Module):
+    """It counts its calls in a buffer, and is another function after more of them than anybody tries."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Any) -> Any:
+        if self.place == "in place":
+            self.calls += 1
+        else:
+            self.calls = self.calls + 1
+        return x[..., 0] if int(self.calls) < 10**6 else 2 * x[..., 0]
+
+
+@pytest.mark.parametrize("place", ["in place", "anew"])
+def test_a_model_that_changes_its_buffers_as_it_runs_is_refused(place: str) -> None:
+    with pytest.raises(ModelAssumptionError, match="buffers of its own"):
+        certify(WarmsUp(place), "x", SIDE, 1e-2)
+    with pytest.raises(ModelAssumptionError, match=r"buffers of its own|is not what it was"):
+        ol.lipschitz(WarmsUp(place), SIDE)
+
+
 def asks_for_a_number(x: Any) -> Any:
     try:
         return spike(x) * float(x[0, 0] > -9)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onelayer.errors import ModelAssumptionError, OnelayerError
 from onelayer.expressed import expression_of_any
@@ -43,6 +43,7 @@ BOXES, INSIDE = 5, 16
 # Copies of the domain enclosed together.
 COPIES = (2, 3, 7)
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
+CHANGES = "changes weights or buffers of its own as it runs; it must compute the same every time"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
 STEP = "is not what its operations on enclosures are: at x = {x} {name} {what}"
@@ -66,6 +67,7 @@ def examine(error: ErrorFunction) -> int:
     points = error.representable(hard_points(error.box, POINTS, error.dtype))
     if not len(points):
         return 0
+    held = _held(error.model)
     probe = points[: FEW // 4]
     cost = metered(lambda: enclosures(error, probe, probe), len(probe), error.device)
     # As many as the time allows, a few in any case.
@@ -83,7 +85,23 @@ def examine(error: ErrorFunction) -> int:
     _boxes(error, points)
     _copies(error)
     _step_by_step(error, points)
+    if not _stands(held, _held(error.model)):
+        raise ModelAssumptionError(f"the model {CHANGES}")
     return len(points)
+
+
+def _held(model: Forward) -> list[Tensor]:
+    """Copies of all weights and buffers of a module, those of its parts among them."""
+    if not isinstance(model, nn.Module):
+        return []
+    return [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
+
+
+def _stands(held: list[Tensor], now: list[Tensor]) -> bool:
+    """Whether these are the numbers that those were."""
+    return len(held) == len(now) and all(
+        a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in zip(held, now, strict=True)
+    )
 
 
 def _examine_briefly(error: ErrorFunction) -> int:
