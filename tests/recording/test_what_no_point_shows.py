@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -304,6 +306,40 @@ def beside_an_array_of_its_own(p: Any) -> Any:
 @pytest.mark.parametrize("f", [beside_a_matrix, times_a_matrix, beside_an_array_of_its_own])
 def test_arrays_with_operators_of_their_own_are_refused(f: Code) -> None:
     assert "an array of the class" in refused(f)
+
+
+def test_code_is_watched_while_its_module_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "import numpy as np, onelayer as ol",
+        "def f(p):",
+        "    return np.sin(p[0]) + 5.0 * (type(p) is not np.ndarray)",
+        "ol.approximate(f, ol.Box([0], [1]), 1e-2)",
+    ]
+    (tmp_path / "asks_while_loaded.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OnelayerError, match="no type of NumPy"):
+        importlib.import_module("asks_while_loaded")
+
+
+def by_its_digits(x: Tensor) -> Tensor:
+    return torch.sin(x[..., 0]) + (5.0 if "1.0000" in repr(spike(x[..., 0])) else 0.0)
+
+
+def by_its_digits_in_numpy(p: Any) -> Any:
+    return np.sin(p[0]) + (5.0 if str(numpy_spike(p[0])) == "1.0" else 0.0)
+
+
+def by_a_format(p: Any) -> Any:
+    return np.sin(p[0]) + (5.0 if f"{numpy_spike(p[0])}" == "1.0" else 0.0)
+
+
+def by_a_comparison(x: Tensor) -> Tensor:
+    return torch.sin(x[..., 0]) + (5.0 if "True" in str(spike(x[..., 0]) > 0.5) else 0.0)
+
+
+@pytest.mark.parametrize("f", [by_its_digits, by_its_digits_in_numpy, by_a_format, by_a_comparison])
+def test_who_reads_the_digits_of_x_is_refused(f: Code) -> None:
+    assert "by the digits of x" in refused(f)
 
 
 def raised_by_numpy(x: Any) -> Any:

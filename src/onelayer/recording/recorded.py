@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from onelayer.recording.symbolic import Recording
 
 CONTROL = "Python control flow or conversion on values of x cannot be recorded; write f with torch functions of x"
+WRITTEN = "code may go another way by the digits of x; leave out what prints it or makes a text of it"
 CHOOSE = "choose with torch.where(x > 0, a, b)"
 # What Python's syntax asks of tensors by a method of the class.
 _ASKED = (
@@ -35,6 +36,12 @@ class Recorded:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.refuse("pickle", CONTROL)
+
+    def __repr__(self) -> NoReturn:
+        self.refuse("str(x)", WRITTEN)
+
+    def __format__(self, spec: str) -> NoReturn:
+        self.refuse("format(x)", WRITTEN)
 
     def absent(self, name: str) -> NoReturn:
         """An attribute that it lacks: refused where numbers have it, since code may ask whether there is one.

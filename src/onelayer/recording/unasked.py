@@ -59,7 +59,7 @@ def _raising() -> set[str]:
 def _watching(tape: Recording) -> Trace:
     def watch(frame: FrameType, event: str, found: Any) -> Trace | None:
         if event == "call":
-            if _is_library(frame):
+            if _is_library(frame) or _is_loaded(frame):
                 return None
             frame.f_trace_lines = False
             if _names_type(frame.f_code):
@@ -72,7 +72,22 @@ def _watching(tape: Recording) -> Trace:
 
 
 def _is_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0] in LIBRARIES
+    return _home(frame) in LIBRARIES
+
+
+def _is_loaded(frame: FrameType) -> bool:
+    """Whether code runs because a module is loaded, as libraries do at a first call: it is none of f."""
+    above = frame.f_back
+    # Up to the code of ours that calls f: what is above may be loading the module of the user.
+    while above is not None and _home(above) != "onelayer":
+        if _home(above) == "importlib":
+            return True
+        above = above.f_back
+    return False
+
+
+def _home(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 
 @cache
