@@ -264,6 +264,12 @@ class Logarithm(nn.Module):
         return -torch.log(x[..., 0])
 
 
+@pytest.mark.parametrize("text", ["sin(x1)/x1", "tanh(x1)/x1", "cbrt(x1 + 2)"])
+def test_slopes_of_quotients_and_roots_are_proved_again(text: str, tmp_path: Path) -> None:
+    made = ol.approximate(text, ol.Box([0.2], [0.9]), 0.05, gradient_eps=0.5)
+    assert ol.check(made.save(tmp_path / "p") / "gradient").ok
+
+
 SLOPES_OF_LOG: dict[str, Any] = {
     "lipschitz": lambda model, box: ol.lipschitz(model, box),
     "slopes": lambda model, box: ol.gradient_error(model, "0*x", box),

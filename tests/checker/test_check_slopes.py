@@ -115,6 +115,24 @@ def test_slopes_of_combinations_are_differences(name: str) -> None:
         assert abs(slope_of(tangent) - (ends[0] - ends[1]) / (2 * STEP)) < arb(10) ** -25
 
 
+@pytest.mark.parametrize("name", elements.MEANS)
+@pytest.mark.parametrize("order", [1, 3, 6])
+def test_derivatives_of_means_are_enclosed_on_boxes_of_every_width(name: str, order: int) -> None:
+    """Zero, where the quotient has no value, among them."""
+    for low, high in ((-0.01, 0.01), (-1.0, 1.0), (-3.0, 5.0), (0.0, 40.0), (-30.0, -20.0), (0.3, 0.3)):
+        (jet,) = seeded([coordinate(0, low, high, order)])
+        found = smooth(name, jet)
+        assert isinstance(found, Jet)
+        around = slope_of(found.tangents[0])
+        assert around.is_finite()
+        for part in range(33):
+            at = arb(low) + (arb(high) - arb(low)) * part / 32
+            if not at.contains(0):
+                other = at.cos() if name == "sinrel" else at.exp()
+                value = at.sin() / at if name == "sinrel" else (at.exp() - 1) / at
+                assert around.overlaps((other - value) / at), (low, high, part)
+
+
 def test_functions_without_a_rule_are_refused() -> None:
     for name in set(FUNCTIONS) - set(SLOPES):
         (jet,) = seeded(at_point(0.5))

@@ -41,14 +41,26 @@ def _coefficient(signs: Sequence[int], c: arb, n: int) -> arb:
     return total + UNIT_BALL * (2 * beyond)
 
 
-def sinrel_rule(x: arb, n: int, c: arb, a: arb) -> arb:
-    """a_n is the mean of t^n cos^(n)(ut) / n! over 0 <= t <= 1."""
-    return UNIT_BALL / ((n + 1) * math.factorial(n))
+def sinrel_rule(x: arb, n: int, c: arb, a: arb, k: int = 0) -> arb:
+    """Of the k-th derivative a_n is the mean of t^(n + k) cos^(n + k)(ut) / n! over 0 <= t <= 1."""
+    return UNIT_BALL / ((n + k + 1) * math.factorial(n))
 
 
-def exprel_rule(x: arb, n: int, c: arb, a: arb) -> arb:
-    """a_n is the mean of t^n exp(ut) / n!: positive, and it rises with u."""
-    return arb(0.5, 0.5) * x.upper().exp().max(arb(1)) / ((n + 1) * math.factorial(n))
+def exprel_rule(x: arb, n: int, c: arb, a: arb, k: int = 0) -> arb:
+    """Of the k-th derivative a_n is the mean of t^(n + k) exp(ut) / n!: positive, and it rises with u."""
+    return arb(0.5, 0.5) * x.upper().exp().max(arb(1)) / ((n + k + 1) * math.factorial(n))
+
+
+def differentiated(series: Callable[[arb_series], arb_series], k: int) -> Callable[[arb_series], arb_series]:
+    """The power series of the k-th derivative at a point: that of the function with k terms more, differentiated."""
+
+    def found(x: arb_series) -> arb_series:
+        derivative = series(arb_series([x[0], 1], x.prec + k))
+        for _ in range(k):
+            derivative = derivative.derivative()
+        return derivative
+
+    return found
 
 
 def sinrel_ball(x: arb) -> arb:

@@ -8,14 +8,16 @@ is its own derivative.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Union
 
 from flint import arb
 
 from onelayer.checker import chords
+from onelayer.checker.analytic import differentiated, exprel_rule, sinrel_rule
 from onelayer.checker.arithmetic import ZERO, Taylor, constant
 from onelayer.checker.attention import centre, sum_of
-from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply, bounded, narrowed
+from onelayer.checker.functions import FUNCTIONS, Ends, Kinks, apply, bounded, compose, narrowed
 from onelayer.checker.functions import power as power_of
 from onelayer.checker.many import Many
 from onelayer.checker.outcome import Rejected
@@ -163,6 +165,22 @@ def _bell(shape: chords.Sigmoidal, u: Element, found: Element) -> Element:
     return chords.within_bell(shape, u, found) if plain and not isinstance(u, Many) else found  # type: ignore[arg-type]
 
 
+def _of_mean(name: str, u: Element, k: int = 1) -> Element:
+    """The k-th derivative of sinrel or exprel: entire, and a mean whose bound is that of its own first coefficient."""
+    if isinstance(u, Jet):
+        return chained(u, _of_mean(name, u.value, k), _of_mean(name, u.value, k + 1))
+    if isinstance(u, Many):
+        raise Rejected(f"the slope of '{name}' is known on single boxes")
+    rule = partial(MEANS[name], k=k)
+    found = compose(differentiated(FUNCTIONS[name].series, k), u, None, rule)
+    # An unbounded argument may be none.
+    if not bounded(u.ends()):
+        return found
+    image = rule(u.range(), 0, ZERO, ZERO)
+    return narrowed(found, (image.lower(), image.upper()))
+
+
+MEANS = {"sinrel": sinrel_rule, "exprel": exprel_rule}
 # phi'(u), given u, phi(u) and what bounds u.
 SLOPES: dict[str, Callable[[Element, Element, Ends | None], Element]] = {
     "exp": lambda u, y, inside: y,
@@ -179,6 +197,9 @@ SLOPES: dict[str, Callable[[Element, Element, Ends | None], Element]] = {
     "tanh": lambda u, y, inside: _bell(chords.TANH, u, (-times(y, y)).shifted(arb(1))),
     "sigmoid": lambda u, y, inside: _bell(chords.SIGMOID, u, y - times(y, y)),  # type: ignore[operator]
     "erf": lambda u, y, inside: smooth("exp", -times(u, u)).scaled(2 / arb.pi().sqrt()),
+    "cbrt": lambda u, y, inside: smooth("inv", times(y, y)).scaled(1 / arb(3)),
+    "sinrel": lambda u, y, inside: _of_mean("sinrel", u),
+    "exprel": lambda u, y, inside: _of_mean("exprel", u),
 }
 
 

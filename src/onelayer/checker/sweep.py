@@ -1,8 +1,8 @@
 """Re-prove |T - f| <= upper on many boxes at once, in the arithmetic of many.py; what resists is left to balls.
 
 Lemma: T_executed - f = g + r, g in the enclosure of the real layer and |r| <= rounding, which is bounded in balls once
-for a box around many. It suffices that |g| <= limit - rounding on every box, or on both halves of it; for f = N / D
-that |T D - N| <= (limit - rounding) min|D|.
+for a box around many: as many neighbours as leave most of the limit to g, or one. It suffices that |g| <= limit -
+rounding on every box, or on both halves of it; for f = N / D that |T D - N| <= (limit - rounding) min|D|.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from onelayer.observer import Observer
 NUMBERS = 2**18  # coefficients of one element: what fits into a cache
 EVALUATIONS = 24  # per box of a call, whichever of them need more; then balls are likely to do better
 MOST = 256  # of one box, which may be hopeless
+LEFT = 0.9  # of the limit: where rounding around many boxes leaves less, it is bounded around half as many
 
 KNOWN = {
     "var",
@@ -80,8 +81,8 @@ class Sweep:
             for at in range(0, len(owner), self.at_once):
                 self.observer.check()
                 some = slice(at, at + self.at_once)
-                axis = self._enclose(low[some], high[some], limits)
                 mine = owner[some]
+                axis = self._enclose(low[some], high[some], limits[:, mine])
                 spent += np.bincount(mine, minlength=len(spent))
                 centre, cuttable = _centres(low[some], high[some], axis)
                 proved[mine[(axis >= 0) & ~(cuttable & _may_go_on(spent)[mine])]] = False
@@ -96,8 +97,19 @@ class Sweep:
             owner = owner[kept]
         return proved
 
-    def _limits(self, low: Floats, high: Floats) -> list[float]:
-        """What is left of the limit for each output when rounding is taken off, on a box around all of these."""
+    def _limits(self, low: Floats, high: Floats) -> Floats:
+        """What is left of the limit for each output and box (K, N) when rounding is taken off."""
+        self.observer.check()
+        left = self._left(low, high)
+        if len(low) == 1 or all(limit >= LEFT * self.limit for limit in left):
+            return np.tile(np.array(left)[:, None], len(low))
+        # Boxes that follow each other in the tree are neighbours.
+        half = len(low) // 2
+        first = self._limits(low[:half], high[:half])
+        return np.concatenate([first, self._limits(low[half:], high[half:])], axis=1)
+
+    def _left(self, low: Floats, high: Floats) -> list[float]:
+        """The same on a box around all of these, for each output."""
         corners = zip(low.min(0).tolist(), high.max(0).tolist(), strict=True)
         x = [coordinate(i, a, b, 1) for i, (a, b) in enumerate(corners)]
         errors = self.executed.strayed(x)
@@ -105,7 +117,7 @@ class Sweep:
         # Below the ball, whichever way its lower end was rounded to a float.
         return [float(np.nextafter(limit, -np.inf)) for limit in left]
 
-    def _enclose(self, low: Floats, high: Floats, limits: Sequence[float]) -> Any:
+    def _enclose(self, low: Floats, high: Floats, limits: Floats) -> Any:
         """For each box -1 where the bound is proved, else the coordinate to cut next."""
         x = coordinates(low, high, self.order)
         t = self.real(x, Kinks())
@@ -144,8 +156,8 @@ def knows(formula: Formula) -> bool:
     return all(node.op in KNOWN and not isinstance(node.value, Spline) for node in formula.nodes)
 
 
-def _within(bounded: Bounded, limits: Sequence[float], count: int) -> Any:
-    """On which boxes every element stays below its limit."""
+def _within(bounded: Bounded, limits: Floats, count: int) -> Any:
+    """On which boxes every element stays below its limit there (K, N)."""
     holds = np.ones(count, dtype=bool)
     for (item, unit), limit in zip(bounded, limits, strict=True):
         # A limit below zero, and one that is no number, allow nothing.
