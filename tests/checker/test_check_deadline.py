@@ -86,3 +86,19 @@ def test_coefficients_are_counted_before_they_are_made() -> None:
         total = total + item
     with pytest.raises(Crowded):
         total * total * total * total * total
+
+
+def test_a_function_that_is_long_to_compute_at_points_ends_with_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simplices that are all the same one: a text of 200 kB that took minutes at each point."""
+    dim, count = 30, 2000
+    points = [k % 7 + (k % (dim + 1) == 0) for k in range(dim * (dim + 1))]
+    lists = f"{points}, {[1] * (dim + 1)}, {list(range(dim + 1)) * count}"
+    variables = ", ".join(f"x{k + 1}" for k in range(dim))
+    box = Box([0.0] * dim, [1.0] * dim)
+    claimed(tmp_path, identity_of_sums(dim), f"facets({variables}, {lists})", box, [255], eps=50.0, upper=50.0)
+    monkeypatch.setattr("onelayer.checker.check.AT_POINTS", 1.0)
+    started = time.monotonic()
+    assert check(tmp_path, max_seconds=1.0).verdict == "not contradicted"
+    assert time.monotonic() - started < 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ from onelayer.observer import Observer, Stopped, observing, seconds_of
 
 ACCEPTED, NOT_CONTRADICTED, REJECTED = "accepted", "not contradicted", "rejected"
 UNEXPECTED = "the claim cannot be evaluated"
+AT_POINTS = 20.0  # seconds for facts at points, which a sound folder needs a fraction of
 METHODS = (*BOXED, *ARGUED)
 
 
@@ -177,9 +179,11 @@ class _Check:
     def _network(self, stored: StoredNetwork, f: str | Formula | None) -> None:
         """A claim about a network: what it is about, the facts at the witness, then the boxes."""
         record = self.record
-        objective, formula = prepared(self.proof, stored, function_of(self.proof, f))
+        with self._at_points():
+            objective, formula = prepared(self.proof, stored, function_of(self.proof, f))
         if record.witness is not None:
-            found = sharpened(partial(known_at, record, objective, formula), record)
+            with self._at_points():
+                found = sharpened(partial(known_at, record, objective, formula), record)
             self.done = Progress(lower=self._lower(found))
         if not math.isfinite(record.upper):
             return
@@ -194,10 +198,12 @@ class _Check:
         argument = argument_of(self.proof) if record.method in ARGUED else None
         if argument is not None and stored.config["attention"] != "softmax":
             raise Rejected(f"a proof by {record.method} is about softmax attention")
-        formula = formula_of(self.proof, f, stored, argument is None)
+        with self._at_points():
+            formula = formula_of(self.proof, f, stored, argument is None)
         values = values_of(self.proof, stored, argument, formula)
         if record.witness is not None:
-            found = sharpened(partial(executed_at, record.witness, record, stored, values), record)
+            with self._at_points():
+                found = sharpened(partial(executed_at, record.witness, record, stored, values), record)
             self.done = Progress(lower=self._lower(found))
         boxes = leaves(self.proof) if self.proof.tree is not None else None
         if not math.isfinite(record.upper):
@@ -205,10 +211,14 @@ class _Check:
         # Passes at a few points first: a claim that is plainly false need not wait for its boxes.
         if record.arithmetic != REAL:
             points = trial_points(self.proof, stored, argument, formula, self.rng)
-            contradiction(record, stored, values, points)
-        # What is known at points is said however little time there is.
+            with self._at_points():
+                contradiction(record, stored, values, points)
         with watched(self.observer):
             self._upper(stored, formula, argument, boxes)
+
+    def _at_points(self) -> AbstractContextManager[None]:
+        """What is known at points is said however little time there is, unless the function takes hours for it."""
+        return watched(Observer(max(self.observer.seconds_left, AT_POINTS)))
 
     def _upper(
         self, stored: Stored, formula: Formula | None, argument: Argument | None, boxes: tuple[Array, Array] | None

@@ -13,6 +13,7 @@ from functools import cache
 from flint import arb, arb_mat
 
 from onelayer.checker.arithmetic import Taylor, constant
+from onelayer.checker.deadline import need_time
 from onelayer.language.knots import Facets
 
 Ends = tuple[arb, arb]
@@ -24,6 +25,7 @@ def _forms(data: Facets, precision: int) -> list[tuple[list[Form], Form]]:
     """Per simplex its barycentric coordinates and its plane, at a precision of the arithmetic."""
     found = []
     for corners in data.simplices.tolist():
+        need_time()
         size = len(corners)
         # Barycentric coordinates are affine, 1 at their own corner and 0 at the others.
         rows = [[*map(arb, data.points[at].tolist()), arb(1)] for at in corners]
@@ -51,6 +53,7 @@ def _counting(data: Facets, box: Sequence[tuple[arb, arb]], precision: int) -> l
     """The planes of the simplices that may count somewhere in the box."""
     least: list[Ends] = []
     for coordinates, _ in _forms(data, precision):
+        need_time()
         ends = [_ends(form, box) for form in coordinates]
         low, high = ends[0]
         for a, b in ends[1:]:
