@@ -50,7 +50,11 @@ def test_what_may_overflow_is_noted(execution: Execution) -> None:
             count = rng.randint(1, 4)
             top = rng.choice([63, 100, 126, 127])
             a, b = (
-                [Fraction(rng.uniform(-2, 2)) * Fraction(2) ** rng.randint(40, top) for _ in range(count)] for _ in "ab"
+                [
+                    Fraction(rng.uniform(-2, 2)) * Fraction(2) ** rng.choice([rng.randint(40, top), top])
+                    for _ in range(count)
+                ]
+                for _ in "ab"
             )
             errors = [abs(v) * rng.choice([0, Fraction(1, 100), 1]) for v in a]
             strayed = [v + (e if v > 0 else -e) for v, e in zip(a, errors, strict=True)]
@@ -93,6 +97,10 @@ def test_normalisations_that_may_overflow_are_noted(execution: Execution) -> Non
             count = int(rng.integers(2, 5))
             x = (rng.standard_normal(count) * 10.0 ** rng.uniform(10, 20)).astype(np.float32)
             gain = (10.0 ** rng.uniform(0, 39, count)).astype(np.float32).clip(max=3e38)
+            if count > 2 and rng.random() < 0.3:
+                # One number is farther from the mean than the largest of them from zero.
+                x = np.float32(10.0 ** rng.uniform(0, 15)) * np.where(np.arange(count), np.float32(-1), np.float32(1))
+                gain = np.full(count, 1.8 * float(LARGEST) * np.sqrt(count - 1) / count, dtype=np.float32)
             shift = (rng.standard_normal(count) * 10.0 ** rng.uniform(0, 38)).astype(np.float32)
             middle = x.mean(dtype=np.float32)
             centred = x - middle

@@ -160,9 +160,7 @@ def weights_of(logits: list[Fraction], signs: tuple[int, ...], outward: int) -> 
 def test_weights_and_averages(execution: Execution) -> None:
     rng = random.Random(3)
     with precise():
-        for _ in range(ROUNDS // 2):
-            count = rng.choice([1, 2, 3, 4, 90])
-            wide = rng.choice([1, 5, 40])
+        for count, manner, wide in product((1, 2, 4, 90), ("any", "lost", "equal"), (1, 5, 40)):
             real = [Fraction(rng.uniform(-wide, wide)) for _ in range(count)]
             if count == 90:
                 # One token goes through all sums, first of all.
@@ -174,9 +172,12 @@ def test_weights_and_averages(execution: Execution) -> None:
             spreads = [ball(v) for v in real]
             relative, absolute = execution.softmax(spreads, [ball(e) for e in errors], uppers)
             values = [number(rng) for _ in range(count)]
-            if rng.random() < 0.2:
+            if manner == "lost":
                 # Every product is just small enough to be lost.
                 values = [NORMAL / w * Fraction(15, 16) for w in exact]
+            elif manner == "equal":
+                # What averages of one number err by is that of the sum of the weights.
+                values = values[:1] * count
             spoiled = execution.average(uppers, relative, absolute, count)
             bound = sum((s * ball(abs(v)) for s, v in zip(spoiled, values, strict=True)), execution.underflow(count))
             wanted = sum(w * v for w, v in zip(exact, values, strict=True))
@@ -305,7 +306,10 @@ def test_linear_attention(feature: str, order: int, execution: Execution) -> Non
             wide = rng.choice([0.1, 1.0, 3.0])
 
             drawn = [
-                [(Fraction(rng.uniform(-wide, wide)), Fraction(rng.choice([0.0, 0.0, 1e-6, 1e-3, 0.02]))) for _ in row]
+                [
+                    (Fraction(rng.uniform(-wide, wide)), Fraction(rng.choice([0.0, 0.0, 1e-6, 1e-3, 0.02, 0.9])))
+                    for _ in row
+                ]
                 for row in (*[range(width)] * (1 + tokens), range(tokens))
             ]
             vectors = [Vector([constant(ball(v), 1) for v, _ in row], [ball(e) for _, e in row]) for row in drawn]
