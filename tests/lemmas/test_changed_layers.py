@@ -85,12 +85,12 @@ def built(made: Approximation) -> Case:
 
 
 def recalled(x: np.ndarray, recipe: str) -> Case:
-    made = memorize(x, np.random.default_rng(3).standard_normal(len(x)), recipe=recipe)
+    y = np.random.default_rng(3).standard_normal((len(x), 2))
+    made = memorize(x, y, recipe=recipe)
     argument = from_text(made.certificate.attachments[ARGUMENT])
     rows = x.reshape(len(x), -1)
-    y = np.random.default_rng(3).standard_normal(len(x))
     box = Box(rows.min(0).tolist(), rows.max(0).tolist())
-    return Case(made.model, argument, None, box, torch.from_numpy(rows), torch.from_numpy(y), (rows, y[:, None]))
+    return Case(made.model, argument, None, box, torch.from_numpy(rows), torch.from_numpy(y), (rows, y))
 
 
 def nested(text: str, eps: float) -> Approximation:
@@ -105,16 +105,16 @@ MADE: dict[str, Callable[[], Case]] = {
     "gather without residual": lambda: built(gather("exp(x1+x2)", SQUARE, 0.5, residual=False)),
     "gather pre-norm": lambda: built(gather("x1*x2", SQUARE, 0.3, norm="pre")),
     "gather post-norm": lambda: built(gather("x1*x2", SQUARE, 0.3, norm="post")),
-    "superpose": lambda: built(superpose("log(exp(x1)+exp(x2))", SQUARE, 0.2)),
+    "superpose": lambda: built(superpose("log(exp(x1)+exp(x2)); x1*x2", SQUARE, 0.2)),
     "superpose two classes": lambda: built(superpose("exp(x1+2*x2)", SQUARE, 2.0)),
     "sort": lambda: built(sort(3, 0.0, 1.0, 0.2, kind="thresholds")),
     "sort by subsets": lambda: built(sort(3, 0.0, 1.0, 0.1, kind="subsets")),
     "median": lambda: built(median(3, 0.0, 1.0, 0.2, kind="thresholds")),
     "median by subsets": lambda: built(median(3, 0.0, 1.0, 0.1, kind="subsets")),
     "largest by subsets": lambda: built(maximum(3, 0.0, 1.0, 0.1, kind="subsets")),
-    "pieces": lambda: built(approximate("max(x1, x2) + abs(x1 + x2)", SQUARE, 0.1, layout="pieces")),
+    "pieces": lambda: built(approximate("max(x1, x2) + abs(x1 + x2); x2 - abs(x1)", SQUARE, 0.1, layout="pieces")),
     "pieces and curves": lambda: built(approximate("sin(abs(x1 - x2))", SQUARE, 0.2, layout="pieces")),
-    "nested": lambda: built(nested("tanh(x1*x2 + x1)", 0.3)),
+    "nested": lambda: built(nested("tanh(x1*x2 + x1); exp(x1 - x2)", 0.3)),
     "softmax": lambda: recalled(np.random.default_rng(0).random((9, 2)), "softmax"),
     "relu": lambda: recalled(np.random.default_rng(0).random((9, 2)), "relu"),
     "ranks": lambda: recalled(CLOSE, "softmax"),
