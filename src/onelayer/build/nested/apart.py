@@ -13,7 +13,7 @@ from fractions import Fraction
 from onelayer.box import Box
 from onelayer.build.nested.directions import Direction, Parts, normalised, span
 from onelayer.build.nested.terms import TermWriter, merged
-from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, rounded, times
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, opened_once, rounded, times
 from onelayer.build.sequences.recognise import Recogniser
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
@@ -196,20 +196,23 @@ class Reader:
     def _logarithms(self, at: int) -> Parts | None:
         """The logarithm of a product of positive inner functions and their powers; None of anything else."""
         found: Parts = {}
-        pending = [(at, Fraction(1))]
-        while pending:
-            at, e = pending.pop()
-            node = self.nodes[at]
-            if self.directions[at] is not None and self.sign(at) > 0:
-                add_to(found, {("log", at): Fraction(1)}, e)
+        others = []
+
+        def opened(here: int, e: Fraction) -> list[tuple[int, Fraction]]:
+            node = self.nodes[here]
+            if self.directions[here] is not None and self.sign(here) > 0:
+                found[("log", here)] = e
             elif node.op in ("mul", "div"):
                 first, second = node.args
-                pending += [(first, e), (second, e if node.op == "mul" else -e)]
+                return [(first, e), (second, e if node.op == "mul" else -e)]
             elif node.op == "pow":
-                pending.append((node.args[0], e * int(node.value)))
-            elif self.affine.exact[at] != 1:
-                return None
-        return nonzero(found) or None
+                return [(node.args[0], e * int(node.value))]
+            elif self.affine.exact[here] != 1:
+                others.append(here)
+            return []
+
+        opened_once(at, opened)
+        return None if others else nonzero(found) or None
 
     def _multiple(self, node: Node) -> tuple[Parts | None, Fraction]:
         """A rational multiple of a sum of inner functions."""

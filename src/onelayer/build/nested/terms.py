@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from onelayer.build.nested.directions import Direction, Parts
-from onelayer.build.sequences.rational import add_to, affine_of, as_float, function_of, nonzero
+from onelayer.build.sequences.rational import add_to, affine_of, as_float, function_of, nonzero, opened_once
 from onelayer.language.compose import inside, substituted, total
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, Tape
@@ -99,9 +99,7 @@ class _FactoredNode:
         self.factor = Fraction(1)
         self.logs: Parts = {}
         self.others: list[tuple[int, Fraction]] = []
-        pending = [(at, Fraction(1))]
-        while pending:
-            pending += self._opened(*pending.pop())
+        opened_once(at, self._opened)
         self.logs = nonzero(self.logs)
 
     def _opened(self, at: int, e: Fraction) -> Iterable[tuple[int, Fraction]]:
@@ -170,8 +168,12 @@ class _FactoredNode:
     def _signed(self, nodes: Sequence[int]) -> bool:
         """Whether all factors below are positive inner functions: then a root of the product is one of the factors."""
         pending = list(nodes)
+        seen = set()
         while pending:
             at = pending.pop()
+            if at in seen:
+                continue
+            seen.add(at)
             node = self.reader.nodes[at]
             exact = self.reader.affine.exact[at]
             if exact is not None and exact > 0:

@@ -5,8 +5,9 @@ What is no float is written as a quotient of floats, or of sums of floats. What 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from heapq import heappop, heappush
 from typing import TypeVar
 
 from onelayer.errors import OnelayerError
@@ -99,6 +100,23 @@ def add_to(total: dict[Key, Fraction], parts: Mapping[Key, Fraction], factor: Fr
 def times(parts: Mapping[Key, Fraction], factor: Fraction) -> dict[Key, Fraction]:
     """factor * parts."""
     return {key: factor * weight for key, weight in parts.items()}
+
+
+def opened_once(at: int, opened: Callable[[int, Fraction], Iterable[tuple[int, Fraction]]]) -> None:
+    """Open a node, and what it opens into, by ``opened(node, factor)``; the factors of all ways to a node are added up.
+
+    Arguments stand before what they are arguments of, so from the last node down all ways to a node are known by its
+    turn. A walk along each of them would not end: where parts share their own parts there are far more ways than nodes.
+    """
+    factors = {at: Fraction(1)}
+    waiting = [-at]
+    while waiting:
+        here = -heappop(waiting)
+        for arg, factor in opened(here, factors[here]):
+            if arg not in factors:
+                factors[arg] = Fraction(0)
+                heappush(waiting, -arg)
+            factors[arg] += factor
 
 
 def nonzero(parts: Mapping[Key, Fraction]) -> dict[Key, Fraction]:

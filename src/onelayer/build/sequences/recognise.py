@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.sequences.rational import add_to, affine_of, as_float, function_of, nonzero, rounded, times
+from onelayer.build.sequences.rational import (
+    add_to,
+    affine_of,
+    as_float,
+    function_of,
+    nonzero,
+    opened_once,
+    rounded,
+    times,
+)
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
 from onelayer.language.formula import Formula
@@ -110,24 +119,36 @@ class Recogniser:
         return made, rest
 
     def summands(self, at: int) -> list[tuple[Fraction, int]]:
-        """The summands of a node with rational factors, nested sums opened."""
+        """The summands of a node with rational factors, nested sums opened.
+
+        One whose factors cancel is named with the factor 0: it may have no value somewhere.
+        """
         found: list[tuple[Fraction, int]] = []
-        pending = [(Fraction(1), at)]
-        while pending:
-            factor, at = pending.pop()
-            node = self.nodes[at]
-            if self.separable[at] is not None or not self.used[at]:
-                found.append((factor, at))
-            elif node.op in ("add", "sub"):
-                first, second = node.args
-                pending += [(factor, first), (factor if node.op == "add" else -factor, second)]
-            elif node.op == "neg":
-                pending.append((-factor, node.args[0]))
-            elif node.op in ("mul", "div") and (scaled := self.scaled(node)) is not None:
-                pending.append((factor * scaled[0], scaled[1]))
-            else:
-                found.append((factor, at))
+
+        def opened(here: int, factor: Fraction) -> list[tuple[int, Fraction]]:
+            parts = self._opened(here, factor)
+            if not parts:
+                found.append((factor, here))
+            return parts
+
+        opened_once(at, opened)
         return found
+
+    def _opened(self, at: int, factor: Fraction) -> list[tuple[int, Fraction]]:
+        """The parts of a sum times a factor; none of what is no sum, or a separable one."""
+        node = self.nodes[at]
+        if self.separable[at] is not None or not self.used[at]:
+            return []
+        if node.op in ("add", "sub"):
+            first, second = node.args
+            return [(first, factor), (second, factor if node.op == "add" else -factor)]
+        if node.op == "neg":
+            return [(node.args[0], -factor)]
+        scaled = self.scaled(node) if node.op in ("mul", "div") else None
+        if scaled is None:
+            return []
+        own, other = scaled
+        return [(other, factor * own)]
 
     def scaled(self, node: Node) -> tuple[Fraction, int] | None:
         """(factor, other node) of a product with a rational number, or a quotient by one."""
@@ -256,16 +277,17 @@ class Recogniser:
                 pending += self.nodes[here].args
         return found
 
-    def _factors(self, at: int) -> list[int]:
-        """What a product multiplies, down to functions of one variable."""
-        factors = []
-        pending = [at]
-        while pending:
-            here = pending.pop()
+    def _factors(self, at: int) -> list[tuple[int, Fraction]]:
+        """What a product multiplies, down to functions of one variable, and how often."""
+        factors: list[tuple[int, Fraction]] = []
+
+        def opened(here: int, times: Fraction) -> list[tuple[int, Fraction]]:
             if self.nodes[here].op == "mul" and len(self.used[here]) > 1:
-                pending += self.nodes[here].args
-            else:
-                factors.append(here)
+                return [(arg, times) for arg in self.nodes[here].args]
+            factors.append((here, times))
+            return []
+
+        opened_once(at, opened)
         return factors
 
     def _product(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
@@ -273,23 +295,23 @@ class Recogniser:
         if self.nodes[at].op != "mul":
             return []
         factors = self._factors(at)
-        if len(factors) == 2 and all(self.separable[k] is not None for k in factors):
-            return self._squares(coefficient, *factors)
-        if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k in factors):
+        if sum(n for _, n in factors) == 2 and all(self.separable[k] is not None for k, _ in factors):
+            return self._squares(coefficient, *(k for k, n in factors for _ in range(int(n))))
+        if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k, _ in factors):
             return []
         tape = self._tape()
         product = tape.add("exp", tape.variable(0))
         outer = affine_of(tape, coefficient, product, Fraction(0))
-        logarithms = tuple(map(self._logarithm, factors))
+        logarithms = tuple(self._logarithm(k, n) for k, n in factors)
         return [FormulaTerm(function_of(tape, outer), logarithms)]
 
-    def _logarithm(self, at: int) -> tuple[int, Formula, Fraction]:
-        """log of a positive function of one variable, and that variable."""
+    def _logarithm(self, at: int, times: Fraction) -> tuple[int, Formula, Fraction]:
+        """log of a positive function of one variable, that variable, and how often it counts."""
         own = self._tape()
         value = own.add("log", self._single(own, at))
         # A factor without variables is a constant function of the first one.
         (variable,) = self.used[at] or {0}
-        return variable, function_of(own, value), Fraction(1)
+        return variable, function_of(own, value), times
 
     def _positive(self, at: int) -> bool:
         tape = self._tape()
