@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from onelayer.recording.target import as_target
 
 LEVELS = 30  # 2^30 ways down
 SQUARE = ol.Box([0.5, 0.5], [1.0, 1.0])
-SECONDS = 60  # far more than is needed, and far less than a step for each way takes
+SECONDS = 40  # of work: more than is needed, and far less than a step for each way takes
 
 
 @pytest.fixture(autouse=True)
@@ -26,11 +27,11 @@ def in_time() -> Iterator[None]:
     def failed(*_: Any) -> None:
         pytest.fail("parts are opened again and again")
 
-    before = signal.signal(signal.SIGALRM, failed)
-    signal.alarm(SECONDS)
+    before = signal.signal(signal.SIGVTALRM, failed)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
 
 
 def stepped(first: str, step: str, levels: int = LEVELS) -> Formula:
@@ -46,12 +47,12 @@ def test_the_summands_of_shared_sums_are_opened_once() -> None:
 
 
 def test_summands_that_cancel_are_still_named() -> None:
-    """What is left of them is where they have no value."""
-    formula = parse("t = log(x1 + x2 - 1.2); t - t + x1", 2)
-    found = Recogniser(formula, SQUARE, affine=False).summands(formula.outputs[0])
+    """What is left of them is where they have no value: here at one point, which no sample sees."""
+    text = "t = log(abs(x1 - 0.712345678) + abs(x2 - 0.7)); t - t + x1"
+    found = Recogniser(parse(text, 2), SQUARE, affine=False).summands(parse(text, 2).outputs[0])
     assert sorted(factor for factor, _ in found) == [0, 1]
-    with pytest.raises(ol.OnelayerError, match="not shown to have a value|undefined"):
-        ol.superpose("t = log(x1 + x2 - 1.2); t - t + x1", SQUARE, 0.1)
+    with pytest.raises(ol.OnelayerError, match="not shown to have a value"):
+        ol.superpose(text, SQUARE, 0.1)
 
 
 def test_the_factors_of_shared_products_are_counted() -> None:
@@ -77,10 +78,9 @@ def _composer(formula: Formula) -> Any:
 @pytest.mark.parametrize("first", ["x1*x2", "sin(x1*x2)", "x1 + x2 - 1"])
 @pytest.mark.parametrize("read", [_tokens, _apart, _composer])
 def test_shared_parts_take_no_time(read: Callable[[Formula], Any], first: str, step: str) -> None:
-    try:
+    # Of powers that no float holds nothing is read.
+    with suppress(ol.OnelayerError):
         read(stepped(first, step))
-    except ol.OnelayerError:
-        pass  # powers that no float holds
 
 
 def test_a_deadline_is_kept_by_a_formula_that_shares_parts() -> None:

@@ -37,6 +37,7 @@ from onelayer.lemmas.kinks import (
     terms_of,
     variable,
 )
+from onelayer.lemmas.rational import LONGEST, raised, short
 from onelayer.observer import Observer
 from onelayer.taylor.hull import defined_on
 
@@ -161,7 +162,7 @@ class Normal:
         opened = []
         for base, e in exponents.items():
             if base[0] == "num" and e.denominator == 1:
-                factor *= base[1] ** int(e)
+                factor *= raised(base[1], int(e))
             elif base[0] == "sum" and e.denominator == 1 and 0 < e <= HIGHEST_POWER:
                 opened += [dict(base[1])] * int(e)
             elif e:
@@ -299,7 +300,7 @@ _BALLS: dict[str, Callable[[arb], arb]] = {op: getattr(arb, op) for op in _ENTIR
 
 def _raised(ball: arb, e: Fraction) -> arb:
     # One by one: a power of a ball that reaches below zero is no number in Arb.
-    if e.denominator == 1:
+    if e.denominator == 1 and abs(e) <= LONGEST:
         product = reduce(arb.__mul__, [ball] * abs(int(e)), arb(1))
         return product if e > 0 else 1 / product
     if ball > 0:
@@ -331,7 +332,7 @@ def within_domain(formula: Formula, node: Node) -> tuple[int, ...]:
 def _as_base(a: Sum) -> tuple[Fraction, Base]:
     """A sum as a positive factor and one base, so that multiples of a sum have the same base."""
     lead = max(abs(c) for c in a.values())
-    scaled = frozenset((monomial, c / lead) for monomial, c in a.items())
+    scaled = frozenset((monomial, short(c / lead)) for monomial, c in a.items())
     return lead, ("sum", scaled)
 
 
@@ -390,11 +391,9 @@ def _log_of_number(c: Fraction) -> Sum:
 def _root(c: Fraction, e: Fraction) -> Sum:
     """c^e for c != 0, exactly where it is rational; c > 0 where e is no whole number."""
     if e.denominator == 1:
-        return _number(c ** int(e))
+        return _number(raised(c, int(e)))
     if e.denominator == 2:
-        above = math.isqrt(c.numerator)
-        below = math.isqrt(c.denominator)
-        root = Fraction(above, below)
+        root = Fraction(math.isqrt(c.numerator), math.isqrt(c.denominator))
         if root * root == c:
-            return _number(root**e.numerator)
+            return _number(raised(root, e.numerator))
     return power_of(("num", c), e)

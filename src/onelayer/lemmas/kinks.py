@@ -20,6 +20,7 @@ from itertools import product
 from typing import Any
 
 from onelayer.language.tree import Node
+from onelayer.lemmas.rational import short
 
 Base = tuple[Any, ...]
 Monomial = frozenset[tuple[Base, Fraction]]
@@ -34,11 +35,11 @@ MOST_VARIABLES = 6  # of which minima and maxima are told apart by their values 
 
 
 def added(a: Mapping[Monomial, Fraction], b: Mapping[Monomial, Fraction], factor: Fraction | int) -> Sum:
-    """a + factor b, without what cancels."""
+    """a + factor b, without what cancels; OnelayerError where a coefficient is too long."""
     total = dict(a)
     for monomial, c in b.items():
         total[monomial] = total.get(monomial, Fraction(0)) + factor * c
-    return {monomial: c for monomial, c in total.items() if c}
+    return {monomial: short(c) for monomial, c in total.items() if c}
 
 
 def peak_of(monomial: Monomial) -> Base | None:
@@ -145,7 +146,7 @@ def _centred(sums: Sequence[Sum], sides: Sides) -> Sum:
     centred = [added(one, mean, -1) for one in kept]
     # Mean zero and largest coefficient 1: maxima that differ by a sum and a positive factor have one peak.
     lead = max(abs(c) for one in centred for c in one.values())
-    scaled = (frozenset((m, c / lead) for m, c in one.items()) for one in centred)
+    scaled = (frozenset((m, short(c / lead)) for m, c in one.items()) for one in centred)
     peak = (PEAK, frozenset(scaled))
     return added(mean, power_of(peak), lead)
 

@@ -20,6 +20,8 @@ from onelayer.language.formula import Formula
 from onelayer.language.tree import Tape
 from onelayer.lemmas.kinks import added
 from onelayer.lemmas.nested import MOST_FACTORS, Inner
+from onelayer.lemmas.rational import raised as raised_number
+from onelayer.lemmas.rational import short
 
 # "node" or "log", and a node of one direction, or of none.
 Factor = tuple[str, int]
@@ -42,7 +44,7 @@ def multiplied(a: Form, b: Form) -> Form:
     found: Form = {}
     for one, c in a.items():
         for other, d in b.items():
-            add_to(found, {times(one, other): d}, c)
+            add_to(found, {times(one, other): short(c * d)}, Fraction(1))
     return nonzero(found)
 
 
@@ -124,13 +126,13 @@ class Products:
     def _rational_power(self, c: Fraction, e: Fraction) -> Fraction | None:
         """c^e where that is rational, e a whole number or the half of one; None of other roots."""
         if e.denominator == 1:
-            return c ** int(e)
+            return raised_number(c, int(e))
         if c < 0:
             return None
         up = math.isqrt(c.numerator)
         down = math.isqrt(c.denominator)
         if (up * up, down * down) == (c.numerator, c.denominator):
-            return Fraction(up, down) ** int(2 * e)
+            return raised_number(Fraction(up, down), int(2 * e))
         return None
 
     def _log(self, a: Form) -> Form | None:

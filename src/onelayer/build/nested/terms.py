@@ -11,6 +11,7 @@ from onelayer.build.sequences.rational import add_to, affine_of, as_float, funct
 from onelayer.language.compose import inside, substituted, total
 from onelayer.language.formula import Formula
 from onelayer.language.tree import Node, Tape
+from onelayer.lemmas.rational import raised, short
 
 if TYPE_CHECKING:
     from onelayer.build.nested.apart import Reader
@@ -108,7 +109,7 @@ class _FactoredNode:
         exact = self.reader.affine.exact[at]
         whole = e.denominator == 1
         if exact and whole:
-            self.factor *= exact ** int(e)
+            self.factor = short(self.factor * raised(exact, int(e)))
             return []
         if node.op in ("neg", "pow") and whole:
             return [self._base(node, e)]
@@ -161,7 +162,7 @@ class _FactoredNode:
         if not sign or (root and not (sign > 0 and factor == 1)):
             return False
         if not root:
-            self.factor *= (factor * sign) ** int(e)
+            self.factor = short(self.factor * raised(factor * sign, int(e)))
         add_to(self.logs, {("log", at): Fraction(1)}, e)
         return True
 

@@ -9,40 +9,22 @@ several positive functions of one variable each as exp of a sum of logarithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from onelayer.box import Box
-from onelayer.build.sequences.rational import (
-    add_to,
-    affine_of,
-    as_float,
-    function_of,
-    nonzero,
-    opened_once,
-    rounded,
-    times,
-)
+from onelayer.build.sequences.rational import add_to, affine_of, function_of, nonzero, opened_once, rounded
+from onelayer.build.sequences.sums import Separable, Sum, common_scale
 from onelayer.errors import OnelayerError
 from onelayer.language.compose import inside
 from onelayer.language.formula import Formula
 from onelayer.language.operations import operation
 from onelayer.language.tree import Node, Tape
+from onelayer.lemmas.rational import is_short
 from onelayer.lemmas.univariate import range_of
 
-# Coefficients by node, each node of one variable.
-Sum = dict[int, Fraction]
 # Of rational numbers they are rational.
 _RATIONAL = ("neg", "add", "sub", "mul", "div")
-
-
-@dataclass(frozen=True)
-class Separable:
-    """sum over nodes of coefficient * node + constant."""
-
-    parts: Sum
-    constant: Fraction
 
 
 @dataclass(frozen=True)
@@ -106,7 +88,7 @@ class Recogniser:
                 constant += coefficient * value
             elif found is not None:
                 constant += coefficient * found.constant
-                plain = _added(plain, found.parts, coefficient)
+                add_to(plain, found.parts, coefficient)
             else:
                 own = self._gated(coefficient, at) or self._product(coefficient, at)
                 made += own
@@ -173,7 +155,8 @@ class Recogniser:
             return None
         if node.op == "div" and not known[1]:
             return None
-        return Fraction(operation(node.op).number(*known))
+        found = Fraction(operation(node.op).number(*known))
+        return found if is_short(found) else None
 
     def _separable(self, at: int, node: Node) -> Separable | None:
         value = self.exact[at]
@@ -194,9 +177,9 @@ class Recogniser:
         if node.op not in ("add", "sub", "neg") or len(known) < len(parts):
             return None
         if node.op == "neg":
-            return _scale(known[0], Fraction(-1))
+            return known[0].scaled(Fraction(-1))
         first, second = known
-        return _add(first, second if node.op == "add" else _scale(second, Fraction(-1)))
+        return first.plus(second if node.op == "add" else second.scaled(Fraction(-1)))
 
     def _multiple(self, node: Node) -> Separable | None:
         """A rational multiple of a separable node."""
@@ -205,7 +188,7 @@ class Recogniser:
             return None
         factor, other = scaled
         inner = self.separable[other]
-        return None if inner is None else _scale(inner, factor)
+        return None if inner is None else inner.scaled(factor)
 
     def _gated(self, coefficient: Fraction, at: int) -> list[FormulaTerm]:
         """g(s) when every path from the term to its variables passes one separable node s, up to scale and shift."""
@@ -213,12 +196,12 @@ class Recogniser:
         if not gates:
             return [self._constant_term(coefficient, at)]
         _, base = gates[0]
-        unit = _common_scale(base.parts.values())
+        unit = common_scale(base.parts.values())
         tape = self._tape()
         s = tape.variable(0)
         replaced = {}
         for gate, found in gates:
-            scale = _proportion(found, base)
+            scale = found.proportion(base)
             if scale is None:
                 return []
             replaced[gate] = affine_of(tape, scale * unit, s, found.constant)
@@ -295,15 +278,22 @@ class Recogniser:
         if self.nodes[at].op != "mul":
             return []
         factors = self._factors(at)
-        if sum(n for _, n in factors) == 2 and all(self.separable[k] is not None for k, _ in factors):
-            return self._squares(coefficient, *(k for k, n in factors for _ in range(int(n))))
-        if self.affine or not all(len(self.used[k]) <= 1 and self._positive(k) for k, _ in factors):
+        if sum(times for _, times in factors) == 2:
+            first, second = factors[0][0], factors[-1][0]
+            squares = self._squares(coefficient, first, second)
+            if squares:
+                return squares
+        if self.affine or not all(self._positive(k) for k, _ in factors):
             return []
+        return [self._exponential(coefficient, factors)]
+
+    def _exponential(self, coefficient: Fraction, factors: list[tuple[int, Fraction]]) -> FormulaTerm:
+        """A product of positive functions of one variable each as exp of the sum of their logarithms."""
         tape = self._tape()
         product = tape.add("exp", tape.variable(0))
         outer = affine_of(tape, coefficient, product, Fraction(0))
-        logarithms = tuple(self._logarithm(k, n) for k, n in factors)
-        return [FormulaTerm(function_of(tape, outer), logarithms)]
+        logarithms = tuple(self._logarithm(k, times) for k, times in factors)
+        return FormulaTerm(function_of(tape, outer), logarithms)
 
     def _logarithm(self, at: int, times: Fraction) -> tuple[int, Formula, Fraction]:
         """log of a positive function of one variable, that variable, and how often it counts."""
@@ -314,6 +304,9 @@ class Recogniser:
         return variable, function_of(own, value), times
 
     def _positive(self, at: int) -> bool:
+        """Whether a node depends on one variable at most, and is positive on the box."""
+        if len(self.used[at]) > 1:
+            return False
         tape = self._tape()
         (variable,) = self.used[at] or {0}
         formula = function_of(tape, self._single(tape, at))
@@ -331,12 +324,12 @@ class Recogniser:
         r = Fraction(2) ** round(math.log2(ratio) / 2)
         made = []
         for sign in (1, -1):
-            both = _add(_scale(a, r), _scale(b, sign / r))
+            both = a.scaled(r).plus(b.scaled(sign / r))
             factor = sign * coefficient / 4
             if not both.parts:
                 made.append(self._linear_term({}, factor * both.constant * both.constant))
                 continue
-            unit = _common_scale(both.parts.values())
+            unit = common_scale(both.parts.values())
             tape = self._tape()
             s = affine_of(tape, unit, tape.variable(0), both.constant)
             square = tape.add("pow", s, value=2)
@@ -357,7 +350,7 @@ class Recogniser:
         return size
 
     def _linear_term(self, parts: Sum, constant: Fraction) -> FormulaTerm:
-        unit = _common_scale(parts.values())
+        unit = common_scale(parts.values())
         tape = self._tape()
         outer = affine_of(tape, unit, tape.variable(0), constant)
         return FormulaTerm(function_of(tape, outer), self._inner(parts, unit))
@@ -375,40 +368,3 @@ class Recogniser:
         """A node of one variable, written in x1."""
         one = Formula.build(self.nodes, [at], self.formula.input_shape)
         return inside(tape, one, tape.variable(0))
-
-
-def _scale(part: Separable, factor: Fraction) -> Separable:
-    return Separable(nonzero(times(part.parts, factor)), factor * part.constant)
-
-
-def _common_scale(weights: Iterable[Fraction]) -> Fraction:
-    """A factor after whose division all weights are floats; the first weight if that will do, else 1."""
-    values = list(weights)
-    if not values:
-        return Fraction(1)
-    for unit in (Fraction(1), abs(values[0])):
-        if all(as_float(w / unit) is not None for w in values):
-            return unit
-    return Fraction(1)
-
-
-def _proportion(part: Separable | None, base: Separable) -> Fraction | None:
-    """The factor by which ``part`` is a multiple of ``base``, constants aside."""
-    if part is None or part.parts.keys() != base.parts.keys():
-        return None
-    ratios = {weight / base.parts[key] for key, weight in part.parts.items()}
-    if len(ratios) == 1:
-        return ratios.pop()
-    return None
-
-
-def _added(total: Sum, parts: Sum, factor: Fraction) -> Sum:
-    """total + factor * parts, term by term."""
-    found = dict(total)
-    add_to(found, parts, factor)
-    return found
-
-
-def _add(a: Separable, b: Separable) -> Separable:
-    parts = _added(a.parts, b.parts, Fraction(1))
-    return Separable(nonzero(parts), a.constant + b.constant)
