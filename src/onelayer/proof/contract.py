@@ -43,7 +43,7 @@ BOXES, INSIDE = 5, 16
 # Copies of the domain enclosed together.
 COPIES = (2, 3, 7)
 EVERY_TIME = "gives two values for the same batch at x = {x}; it must compute the same every time, without dropout"
-CHANGES = "changes weights or buffers of its own as it runs; it must compute the same every time"
+CHANGES = "changes weights, buffers or numbers of its own as it runs; it must compute the same every time"
 EVERY_POINT = "gives another value at x = {x} in another batch; it must treat every point of a batch alone"
 EVERYWHERE = "depends on {what} at x = {x}; name the dtype of tensors that it creates, and sum constants once, outside"
 STEP = "is not what its operations on enclosures are: at x = {x} {name} {what}"
@@ -75,9 +75,12 @@ def examine(error: ErrorFunction) -> int:
     apart = min(len(points) // FEW, affordable)
     points = points[:: max(1, apart)]
     usual = _values(error, points)
+    numbers = _numbers_of(error.model)
     ends = enclosures(error, points, points, batch=cost.chunk)
     # The same batch once more: what differs is random, or remembers.
     _compare(error, points, usual, _values(error, points), ends, EVERY_TIME)
+    if numbers != _numbers_of(error.model):
+        raise ModelAssumptionError(f"the model {CHANGES}")
     _other_batches(error, points, usual, ends)
     few = slice(FEW)
     _other_settings(error, points[few], usual[few], ends[few])
@@ -95,6 +98,14 @@ def _held(model: Forward) -> list[Tensor]:
     if not isinstance(model, nn.Module):
         return []
     return [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
+
+
+def _numbers_of(model: Forward) -> list[str]:
+    """The plain numbers and words that a module and its parts keep, as they are written."""
+    if not isinstance(model, nn.Module):
+        return []
+    kept = (value for part in model.modules() for value in vars(part).values())
+    return [repr(value) for value in kept if isinstance(value, bool | int | float | str)]
 
 
 def _stands(held: list[Tensor], now: list[Tensor]) -> bool:

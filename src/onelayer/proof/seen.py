@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import suppress
+
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +22,7 @@ SAMPLES = 512  # points from which a first guess of a range is taken
 def outputs_seen(model: Forward, box: Box) -> tuple[int, ...]:
     """The shape of what a model returns for one point."""
     one = _points(model, box)[:1]
-    shape = tuple(execute(model, one).shape[1:])
+    shape = tuple(_returned(model, one).shape[1:])
     if 0 in shape:
         raise OnelayerError("the model returns no numbers, of which nothing can be proved")
     return shape
@@ -28,8 +31,17 @@ def outputs_seen(model: Forward, box: Box) -> tuple[int, ...]:
 @torch.no_grad()
 def values_seen(model: Forward, box: Box) -> Tensor:
     """Values of all outputs at some points, (S, K). Not rigorous."""
-    values = execute(model, _points(model, box))
+    values = _returned(model, _points(model, box))
     return values.double().reshape(len(values), -1).cpu()
+
+
+def _returned(model: Forward, points: Tensor) -> Tensor:
+    """What a model returns; a copy of it runs, so that what it keeps of a call is no change of the model itself."""
+    if isinstance(model, nn.Module):
+        # Some modules cannot be copied, as those that keep a tensor that torch computed.
+        with suppress(Exception):
+            model = copy.deepcopy(model)
+    return execute(model, points)
 
 
 def _points(model: Forward, box: Box) -> Tensor:
