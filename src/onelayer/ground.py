@@ -24,7 +24,7 @@ from flint import ctx
 from threadpoolctl import ThreadpoolController
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from onelayer.errors import OnelayerError
 
@@ -298,7 +298,24 @@ def foreign_modes() -> list[Any]:
     """Function and dispatch modes that see every operation, and may compute in its place."""
     stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     modes = [mode for mode in stack if not isinstance(mode, DeviceContext)]
-    return [*modes, *_get_current_dispatch_mode_stack()]
+    return [*modes, *(mode for mode in _get_current_dispatch_mode_stack() if not isinstance(mode, Watching))]
+
+
+class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees whether a block computes anything with torch, and computes nothing in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler, for seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen = True
+        return func(*args, **(kwargs or {}))
 
 
 def _refuse_foreign_modes() -> None:

@@ -21,6 +21,7 @@ from onelayer.checker.check import check
 from onelayer.conductor import approximate
 from onelayer.errors import FileError, OnelayerError
 from onelayer.proof.certificate import Certificate
+from onelayer.proof.certify import certify
 from onelayer.recording.blackbox import BlackBox
 from onelayer.recording.lipschitz import Lipschitz, as_lipschitz
 from onelayer.recording.target import as_target
@@ -225,3 +226,15 @@ def test_masked_values_of_declared_code_are_refused() -> None:
     assert as_target(lambda x: f(x) + np.float64(0), LINE, lipschitz=2.0).paid
     with pytest.raises(OnelayerError, match="masked"):
         as_target(lambda x: np.ma.masked_greater(np.asarray(x)[..., 0], 0.4), LINE, lipschitz=2.0)
+
+
+def test_a_black_box_by_the_default_dtype_of_torch_is_refused() -> None:
+    """It is 0.10000000149 to its owner, and 0.1 was proved within 1e-10."""
+    box = Box([0.1], [0.9])
+    for constant in (lambda: torch.Tensor([0.1]), lambda: torch.full((1,), 0.1)):
+        f = BlackBox(lambda p, constant=constant: float(constant()), lipschitz=0.0)
+        with pytest.raises(OnelayerError, match="another default dtype"):
+            certify(lambda x: 0 * x[..., 0] + 0.1, f, box, 1e-10)
+    named = BlackBox(lambda p: float(torch.full((1,), 0.1, dtype=torch.float32)), lipschitz=0.0)
+    assert certify(lambda x: 0 * x[..., 0] + 0.1, named, box, 1e-10).status == "refuted"
+    assert named.evaluations == len(named) + 1

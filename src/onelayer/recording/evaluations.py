@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from onelayer.box import Box
 from onelayer.card import number_of
 from onelayer.errors import FileError, OnelayerError, told
+from onelayer.ground import DEFAULT_DTYPE, Watching, another
 from onelayer.points import points_of, real_numbers
 from onelayer.recording.callables import Spread, of_one_array
 
 Array = NDArray[np.float64]
+DEFAULT = "it returns another value under another default dtype of torch; give dtype= where it makes tensors"
 TRIED = 3  # values of a cache file that are computed again when it is first used
 VALUES, GRADIENTS = "evaluations", "gradients"  # the tables of a cache file
 
@@ -53,6 +55,7 @@ class Evaluations:
 
     def __post_init__(self) -> None:
         self.given = self.function  # whatever its arguments are
+        self.one_function = False  # whether that was tried
         self.order: tuple[int, ...] | None = None  # in which it takes the coordinates, once it has met a box
         if self.means.cache is not None:
             self._known.update(_stored(self.means.cache, self.table))
@@ -130,7 +133,24 @@ class Evaluations:
         if jobs not in (0, 1) and len(points) > 1:
             tasks = (delayed(_attempted)(self.function, point) for point in points)
             return Parallel(n_jobs=jobs, return_as="generator")(tasks)
-        return (_attempted(self.function, point) for point in points)
+        return map(self._outcome, points)
+
+    def _outcome(self, point: Array) -> Any:
+        """What the function returns; an error where it hangs on torch's default dtype, seen at the first point."""
+        # Values are those of pinned ground, and whoever calls the function may have another default there.
+        if self.one_function or DEFAULT_DTYPE.read() == DEFAULT_DTYPE.other:
+            return _attempted(self.function, point)
+        self.one_function = True
+        with Watching() as watching:
+            value = _attempted(self.function, point)
+        room = self.means.most is None or self.calls + 2 <= self.means.most
+        # What computes nothing with torch does not know its default.
+        if isinstance(value, Exception) or not watching.seen or not room:
+            return value
+        self.calls += 1
+        with another(DEFAULT_DTYPE):
+            again = _attempted(self.function, point)
+        return value if _same(value, again) else OnelayerError(DEFAULT)
 
     def _checked(self, value: Any, point: Array) -> Array:
         where = _where(point)
@@ -147,6 +167,14 @@ class Evaluations:
         if not np.isfinite(array).all():
             raise OnelayerError(f"{self.name} is not finite at {where}; choose a box on which it is{kept}")
         return array
+
+
+def _same(value: Any, again: Any) -> bool:
+    """Whether two values are the same numbers; what is none is refused elsewhere."""
+    try:
+        return np.array_equal(real_numbers(value), real_numbers(again))
+    except Exception:
+        return isinstance(value, type(again))
 
 
 def _where(point: Array) -> str:
