@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
+import torch
 
 from onelayer.language.formula import parse
 from onelayer.language.third_side import as_squares, third_sides
@@ -46,3 +48,16 @@ def test_normal_forms_that_share_parts_have_short_words() -> None:
     assert len(in_words(part)) <= LONGEST
     other = ("max", frozenset({(part, Fraction(1))}))
     assert in_words(part) != in_words(other)
+
+
+def test_a_choice_copies_nothing_that_earlier_choices_have_replaced() -> None:
+    """A function in pieces, of which some ask the same: with each of these the copies of copies doubled."""
+    begins = {k: k * 17 % 40 / 40 for k in range(1, 601)}
+    pieces = [f"t{k} = where(x > {begin}, log(x + {k}), t{k - 1})" for k, begin in begins.items()]
+    formula = parse("; ".join(["t0 = x", *pieces, "t600"]), 1)
+    assert len(formula.nodes) < 40_000
+    for x in (-0.5, 0.01, 0.2, 0.512, 0.9, 3.0):
+        met = [k for k, begin in begins.items() if x > begin]
+        wanted = math.log(x + met[-1]) if met else x
+        point = torch.tensor([x], dtype=torch.float64, device="cpu")
+        assert float(formula(point)) == pytest.approx(wanted, rel=1e-14)

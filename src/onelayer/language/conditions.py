@@ -56,13 +56,28 @@ def _knowing(tape: Tape, at: int, node: int, same: int) -> int:
     if tape.total[at] or node == at:
         return at
     places = {node: same, same: same}
-    for here in range(at + 1):
+    for here in _made_after(tape, at, node):
         old = tape.nodes[here]
         args = tuple(places.get(arg, arg) for arg in old.args)
         # ``same`` is made of the node itself, and must not be replaced within itself.
         if here not in places and args != old.args:
             places[here] = tape.add(old.op, *args, value=old.value)
     return places.get(at, at)
+
+
+def _made_after(tape: Tape, at: int, node: int) -> list[int]:
+    """The nodes that ``at`` is made of, arguments first, but for those before ``node``, which are not made of it.
+
+    No others: the tape holds what earlier choices have replaced, and copies of copies would double with each.
+    """
+    found: set[int] = set()
+    pending = [at]
+    while pending:
+        here = pending.pop()
+        if here > node and here not in found:
+            found.add(here)
+            pending += tape.nodes[here].args
+    return sorted(found)
 
 
 @dataclass(frozen=True)
