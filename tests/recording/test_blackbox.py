@@ -238,3 +238,10 @@ def test_a_black_box_by_the_default_dtype_of_torch_is_refused() -> None:
     named = BlackBox(lambda p: float(torch.full((1,), 0.1, dtype=torch.float32)), lipschitz=0.0)
     assert certify(lambda x: 0 * x[..., 0] + 0.1, named, box, 1e-10).status == "refuted"
     assert named.evaluations == len(named) + 1
+
+
+def test_code_with_a_declared_constant_is_one_function_under_every_default() -> None:
+    box = Box([0.1], [0.9])
+    with pytest.raises(OnelayerError, match="another default dtype"):
+        as_target(lambda x: torch.special.i0(x[..., 0]) * torch.Tensor([0.1]), box, lipschitz=0.1)
+    assert as_target(lambda x: torch.special.i0(x[..., 0]), box, lipschitz=1.0).paid

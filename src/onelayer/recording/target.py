@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from onelayer.box import Box
 from onelayer.errors import FormulaError, OnelayerError, UnsupportedOperation, told
-from onelayer.ground import pinned
+from onelayer.ground import DEFAULT_DTYPE, another, pinned
 from onelayer.language.formula import Formula, parse
 from onelayer.language.poles import find_pole
 from onelayer.observer import Observer, Stopped
@@ -20,7 +20,7 @@ from onelayer.recording.blackbox import BlackBox
 from onelayer.recording.callables import in_float64, met_in, not_torch, of_one_array, on_arrays
 from onelayer.recording.curvature import Curvature, as_curvature
 from onelayer.recording.evaluation import PROBED, Pace, continued, evaluate, pace_of
-from onelayer.recording.evaluations import Evaluations
+from onelayer.recording.evaluations import DEFAULT, Evaluations
 from onelayer.recording.lipschitz import ESTIMATE, Lipschitz, as_lipschitz
 from onelayer.recording.numpy_code import recordable
 from onelayer.recording.recorder import EMPTY, FORMAT, TooLong, as_executed, record
@@ -265,6 +265,7 @@ def _from_torch(
     function = f if lipschitz is None else Witnessed(f, name, lipschitz, box.dim)
     outputs = _examine(function, box, name, pace, observer)
     _need_shape(formula, outputs, name)
+    _need_one_function(f, formula, box, name)
     parts = (function, shape, outputs, kind, name, formula, lipschitz, unrecorded)
     return Target(*parts, pace=pace, executed=executed, narrower=narrower)
 
@@ -297,6 +298,18 @@ def _need_shape(formula: Formula | None, outputs: tuple[int, ...], name: str) ->
     """In another shape the outputs of the formula would stand for other values."""
     if formula is not None and formula.output_shape != outputs:
         raise OnelayerError(f"{name} has outputs of shape {outputs}, and {formula.output_shape} as it is recorded")
+
+
+def _need_one_function(f: Callable[[Any], Any], formula: Formula | None, box: Box, name: str) -> None:
+    """What is not recorded is run under another default dtype of torch at a point: its caller may have that."""
+    if formula is not None:
+        return
+    point = looked_at(box)[:1]
+    usual = _call(f, point.clone(), name)
+    with another(DEFAULT_DTYPE):
+        again = _call(f, point.clone(), name)
+    if not torch.equal(usual, again.to(usual.dtype)):
+        raise OnelayerError(f"{name}: {DEFAULT}")
 
 
 def _refuse_format(f: Callable[[Any], Any], box: Box, name: str, pace: Pace, observer: Observer) -> None:
