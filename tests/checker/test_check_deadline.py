@@ -44,6 +44,19 @@ def test_a_function_that_is_long_to_multiply_out_ends_with_the_time(tmp_path: Pa
     assert time.monotonic() - started < 15
 
 
+@pytest.mark.parametrize("zero", ["0*", "0*sqrt(x1)**2*"])
+def test_powers_of_powers_end_with_the_time_and_fill_no_memory(zero: str, tmp_path: Path) -> None:
+    box = Box([0.1, 0.0], [0.3, 0.2])
+    ol.approximate("max(x1 - 0.2, x2)", box, 1e-1, layout="pieces").save(tmp_path)
+    honest = read_proof(tmp_path)
+    for base in ("2*x1", "x1/3", "sqrt(x1*(x1 - 1)**2)"):
+        powers = f"(((({base})**1000)**1000)**1000)**1000"
+        write_proof(tmp_path, replace(honest, function=f"{honest.function} + {zero}{powers}"))
+        started = time.process_time()
+        assert check(tmp_path, max_seconds=1.0).verdict in ("not contradicted", "rejected")
+        assert time.process_time() - started < 10
+
+
 def test_loops_deep_inside_a_check_ask_for_the_time() -> None:
     x = parse("sin(x) + 1", 1)
     line = Line(0.0, 1.0, ZERO, ZERO, ZERO)

@@ -19,7 +19,7 @@ from flint import arb
 from onelayer.checker.deadline import need_time
 from onelayer.checker.functions import FUNCTIONS
 from onelayer.checker.intervals import image
-from onelayer.checker.kinks import Expansion, Maxima, Powers, choices, minus, plus, scale, text
+from onelayer.checker.kinks import LONGEST, Expansion, Maxima, Powers, choices, minus, plus, power, scale, text
 from onelayer.checker.outcome import Rejected
 from onelayer.language.formula import Formula, Node
 
@@ -161,7 +161,8 @@ class Algebra:
     def _opens(self, name: str, e: Fraction) -> bool:
         """Whether a power is multiplied out: a whole power of a sum, or of a number."""
         whole = name in self.whole and e.denominator == 1
-        return whole and (0 < e <= MOST_FACTORS or len(self.whole[name]) == 1)
+        single = whole and len(self.whole[name]) == 1 and abs(e) <= LONGEST
+        return single or (whole and 0 < e <= MOST_FACTORS)
 
     def _joined(self, p: Powers, q: Powers) -> Expansion:
         """The product of two lists of powers; whole powers of sums and numbers are multiplied out."""
@@ -236,12 +237,12 @@ class Algebra:
     def _number(self, c: Fraction, e: Fraction) -> Expansion:
         """c^e, a rational number if it is one; c > 0 unless e is whole."""
         if e.denominator == 1:
-            return scale(UNITY, c ** int(e))
+            return scale(UNITY, power(c, int(e)))
         if e.denominator == 2:
             up = isqrt(c.numerator)
             down = isqrt(c.denominator)
             if (up * up, down * down) == (c.numerator, c.denominator):
-                return scale(UNITY, Fraction(up, down) ** e.numerator)
+                return scale(UNITY, power(Fraction(up, down), e.numerator))
         name = f"{{{c}}}"
         self.whole.setdefault(name, scale(UNITY, c))
         self.values.setdefault(name, _ball_of(c))
@@ -306,7 +307,7 @@ class Algebra:
             product = _ball_of(c)
             for name, e in powers:
                 base = self.values[name]
-                if e.denominator == 1:
+                if e.denominator == 1 and abs(e) <= LONGEST:
                     # One by one: Arb has no powers of balls that reach below zero.
                     for _ in range(abs(int(e))):
                         product = product * base if e > 0 else product / base

@@ -19,6 +19,7 @@ Expansion = dict[Powers, Fraction]
 Corners = Sequence[tuple[Fraction, Fraction]]
 
 WIDEST = 32  # terms of a maximum that is multiplied out
+LONGEST = 2**16  # bits of a number, and the highest power that is taken step by step
 FEW = 6  # variables of which minima and maxima are told apart by their values at 0 and 1
 
 
@@ -34,9 +35,25 @@ def plus(a: Expansion, b: Expansion) -> Expansion:
 
 def scale(a: Expansion, factor: Fraction) -> Expansion:
     """An expansion times a number."""
-    if factor:
-        return {powers: factor * c for powers, c in a.items()}
-    return {}
+    if not factor:
+        return {}
+    scaled = {powers: factor * c for powers, c in a.items()}
+    if any(_bits(c) > LONGEST for c in scaled.values()):
+        raise Rejected("an expansion has a number of too many digits")
+    return scaled
+
+
+def power(c: Fraction, exponent: int) -> Fraction:
+    """c^exponent, refused where it is too long before it is computed."""
+    bits = _bits(c)
+    # 1 and -1 stay as short as they are.
+    if bits > 1 and (bits - 1) * abs(exponent) > LONGEST:
+        raise Rejected("an expansion has a power of too many digits")
+    return c**exponent
+
+
+def _bits(c: Fraction) -> int:
+    return max(c.numerator.bit_length(), c.denominator.bit_length())
 
 
 def minus(a: Expansion, b: Expansion) -> Expansion:
