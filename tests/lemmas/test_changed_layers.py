@@ -52,6 +52,8 @@ from onelayer.proof.recorded import understood
 from onelayer.result import Approximation
 
 SQUARE = Box([-1.0] * 2, [1.0] * 2)
+# Sums of its sides have other ends from one position to the next.
+ASKEW = Box([-1.0, 0.25], [0.5, 1.5])
 LAYERS = {Composition: 24, Nested: 40}  # of a case, of which those take longer to bound
 
 
@@ -94,14 +96,14 @@ def recalled(x: np.ndarray, recipe: str) -> Case:
 
 
 def nested(text: str, eps: float) -> Approximation:
-    found = composer(understood(parse(text, 2), SQUARE), SQUARE, torch.float64)
+    found = composer(understood(parse(text, 2), ASKEW), ASKEW, torch.float64)
     assert found is not None
     return compose(found, eps, Observer())
 
 
 CLOSE = np.concatenate([np.arange(6.0), 2 + 1e-7 * np.arange(1, 7)])
 MADE: dict[str, Callable[[], Case]] = {
-    "gather": lambda: built(gather("x1*x2; sin(x1)", SQUARE, 0.3)),
+    "gather": lambda: built(gather("x1*x2; sin(x1)", ASKEW, 0.3)),
     "gather without residual": lambda: built(gather("exp(x1+x2)", SQUARE, 0.5, residual=False)),
     "gather pre-norm": lambda: built(gather("x1*x2", SQUARE, 0.3, norm="pre")),
     "gather post-norm": lambda: built(gather("x1*x2", SQUARE, 0.3, norm="post")),
@@ -113,7 +115,7 @@ MADE: dict[str, Callable[[], Case]] = {
     "median by subsets": lambda: built(median(3, 0.0, 1.0, 0.1, kind="subsets")),
     "largest by subsets": lambda: built(maximum(3, 0.0, 1.0, 0.1, kind="subsets")),
     "pieces": lambda: built(approximate("max(x1, x2) + abs(x1 + x2); x2 - abs(x1)", SQUARE, 0.1, layout="pieces")),
-    "pieces and curves": lambda: built(approximate("sin(abs(x1 - x2))", SQUARE, 0.2, layout="pieces")),
+    "pieces and curves": lambda: built(approximate("sin(abs(x1 - x2))", ASKEW, 0.2, layout="pieces")),
     "nested": lambda: built(nested("tanh(x1*x2 + x1); exp(x1 - x2)", 0.3)),
     "softmax": lambda: recalled(np.random.default_rng(0).random((9, 2)), "softmax"),
     "relu": lambda: recalled(np.random.default_rng(0).random((9, 2)), "relu"),
