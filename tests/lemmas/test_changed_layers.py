@@ -316,3 +316,18 @@ def test_a_table_is_recalled_on_its_domain_alone(tmp_path: Path) -> None:
         narrow = replace(proof.record, witness=None, lower=0.0, domain=domain)
         with pytest.raises(OnelayerError, match="outside"):
             read_rows(replace(proof, record=narrow), argument, stored)
+
+
+def test_a_ramp_that_ends_too_late_is_seen_among_others(tmp_path: Path) -> None:
+    """One rank is missed by half: rows beyond it are taken for others, whatever the other ramps do."""
+    case = MADE["ranks"]()
+    wrong = 0
+    for ramp in range(len(CLOSE) - 1):
+        model = copy.deepcopy(case.model)
+        model.state_dict()["ramp_slope"][0, ramp] *= 0.4
+        with torch.no_grad():
+            error = float((model(case.x) - case.y).abs().max())
+        with suppress(OnelayerError):
+            assert error <= by_checker(case, model, tmp_path)
+        wrong += error > 0.1
+    assert wrong > 5
