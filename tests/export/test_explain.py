@@ -15,7 +15,7 @@ from onelayer.build.sequences.superpose import superpose
 from onelayer.build.sort import sort
 from onelayer.errors import OnelayerError
 from onelayer.layer.lookup import Affine, AxisKeys, LookupHead, Ridges, lookup_model
-from onelayer.pictures.explanation import explain
+from onelayer.pictures.explanation import explain, linear_text
 from onelayer.pictures.panels import draw_attention
 from onelayer.pictures.sequence_panels import inside
 from onelayer.result import Approximation
@@ -142,3 +142,9 @@ def test_the_words_about_thresholds_are_true() -> None:
 def test_bare_model_needs_a_box(plane) -> None:
     with pytest.raises(OnelayerError, match="pass box="):
         explain(plane.model)
+
+
+@pytest.mark.parametrize("weight", [-1.0, -0.9999999999999996, -1.0000000000000002])
+def test_a_weight_that_would_be_shown_as_one_is_not_written(weight: float) -> None:
+    """Its last digits are those of the machine that solved for it."""
+    assert linear_text(torch.tensor([weight, 0.5], dtype=torch.float64), 0.3) == "-x1 + 0.5 x2 + 0.3"

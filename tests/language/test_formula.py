@@ -76,6 +76,16 @@ def test_text_reads_back_as_the_same_formula(text: str) -> None:
     assert str(parse(str(formula), formula.dim)) == str(formula)
 
 
+SIGNS = [("sign(log10(x))", [1, -1]), ("sgn(1/y) + sign(sqrt(x - y))", [2, 2]), ("sign(x)*sign(log(x))", [1, -1])]
+
+
+@pytest.mark.parametrize(("text", "values"), SIGNS)
+def test_a_sign_of_what_is_undefined_somewhere_reads_back(text: str, values: list[int]) -> None:
+    formula = parse(text, 2)
+    assert parse(str(formula), 2) == formula
+    assert formula(torch.tensor([[3.0, 0.5], [0.5, 0.25]], dtype=torch.float64)).tolist() == values
+
+
 def test_long_chains_and_deep_graphs_print_and_read_back() -> None:
     chain = parse(" + ".join(f"{k}*x**{k % 7}" for k in range(1, 3000)))
     assert parse(str(chain), 1) == chain

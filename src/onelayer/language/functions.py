@@ -19,7 +19,7 @@ REFUSED = frozenset({"round", "trunc", "frac", "step", "heaviside", "fmod"})
 
 exp, log, sqrt, sigmoid, tanh = map(applied, ("exp", "log", "sqrt", "sigmoid", "tanh"))
 sin, cos, erf, lgamma, floor = map(applied, ("sin", "cos", "erf", "lgamma", "floor"))
-sinrel, where, smaller, larger = map(applied, ("sinrel", "where", "min", "max"))
+sinrel, smaller, larger = map(applied, ("sinrel", "min", "max"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,11 @@ def _sinh(x: Term) -> Term:
 
 
 def _sign(x: Term) -> Term:
+    """Chosen as a text chooses, so that what is written of it reads back as the same tree."""
     zero = x.number(0)
     one = x.number(1)
-    return where(x, one, where(-x, -one, zero))
+    below = Positive((-x).at).choose(x.tape, (-one).at, zero.at)
+    return Term(x.tape, Positive(x.at).choose(x.tape, one.at, below))
 
 
 def _atan2(tape: Tape, args: Sequence[int]) -> int:

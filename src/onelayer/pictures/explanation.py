@@ -331,9 +331,8 @@ def signed_sum(terms: Iterable[tuple[float, str]]) -> str:
 
 
 def _term(size: float, name: str) -> str:
-    """A weight and its variable, or a number alone; a weight of one is not written."""
+    """A weight and its variable, or a number alone; a weight that would be shown as one is not written."""
+    shown = f"{size:.4g}"
     if not name:
-        return f"{size:.4g}"
-    if size == 1:
-        return name
-    return f"{size:.4g} {name}"
+        return shown
+    return name if shown == "1" else f"{shown} {name}"
