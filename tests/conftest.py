@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from onelayer.taylor import kernels
+
+SECONDS = 40  # of work, whatever else the machine does
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,3 +42,17 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
 def long_run(request: pytest.FixtureRequest) -> bool:
     """Whether the long soundness suite was asked for."""
     return bool(request.config.getoption("--soundness") == "long")
+
+
+@pytest.fixture
+def in_time() -> Iterator[None]:
+    """The test fails where it works longer than anything that ends: nothing else would end it."""
+
+    def failed(*_: Any) -> None:
+        pytest.fail(f"more than {SECONDS} s of work")
+
+    before = signal.signal(signal.SIGVTALRM, failed)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,21 +16,9 @@ from onelayer.build.sequences.recognise import Recogniser
 from onelayer.language.formula import Formula, parse
 from onelayer.recording.target import as_target
 
+pytestmark = pytest.mark.usefixtures("in_time")
 LEVELS = 30  # 2^30 ways down
 SQUARE = ol.Box([0.5, 0.5], [1.0, 1.0])
-SECONDS = 40  # of work: more than is needed, and far less than a step for each way takes
-
-
-@pytest.fixture(autouse=True)
-def in_time() -> Iterator[None]:
-    def failed(*_: Any) -> None:
-        pytest.fail("parts are opened again and again")
-
-    before = signal.signal(signal.SIGVTALRM, failed)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    signal.signal(signal.SIGVTALRM, before)
 
 
 def stepped(first: str, step: str, levels: int = LEVELS) -> Formula:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from flint import arb, fmpq
+from flint import arb
+from narrow_passes import ball, float32_pass
 
 from onelayer.checker.arithmetic import constant
 from onelayer.checker.attention import Vector
@@ -25,10 +25,6 @@ from onelayer.checker.functions import Kinks
 from onelayer.checker.linear import LinearHead
 from onelayer.checker.precision import precise
 from onelayer.checker.rounding import Execution
-from onelayer.checker.weights import read_model
-from onelayer.layer.file import save_model
-from onelayer.layer.memory import PlainMemory
-from onelayer.layer.transformer import OneLayerTransformer
 
 U, NORMAL = Fraction(1, 2**24), Fraction(1, 2**126)  # of float32
 ROUNDS = 60
@@ -36,15 +32,7 @@ ROUNDS = 60
 
 @pytest.fixture
 def execution(tmp_path: Path) -> Execution:
-    zero = torch.zeros(1, 1, dtype=torch.float32)
-    save_model(OneLayerTransformer.packed((1,), (), [PlainMemory(zero, zero)], dtype=torch.float32), tmp_path)
-    made = Execution.of("float32 execution", read_model(tmp_path), ((0.0,), (1.0,)))
-    assert made is not None
-    return made
-
-
-def ball(value: Fraction) -> arb:
-    return arb(fmpq(value.numerator, value.denominator))
+    return float32_pass(tmp_path)
 
 
 def astray(value: Fraction, sign: int, units: int = 1) -> Fraction:

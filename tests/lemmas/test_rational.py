@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from onelayer.language.formula import parse
 from onelayer.lemmas.algebra import same_function
 from onelayer.lemmas.rational import LONGEST, raised, short
 
-SECONDS = 40  # of work, whatever else the machine does
+pytestmark = pytest.mark.usefixtures("in_time")
 SQUARE = ol.Box([0.5, 0.99], [0.5000001, 1.0])
 SQUARES = "; ".join(["t1 = 0.7*x1*x2", *(f"t{k + 1} = t{k}*t{k}" for k in range(1, 40)), "t40"])
 LONG = [
@@ -24,18 +21,6 @@ LONG = [
     "sqrt(((3*x1)**999)**999 + 1)",
     SQUARES,
 ]
-
-
-@pytest.fixture(autouse=True)
-def in_time() -> Iterator[None]:
-    def failed(*_: Any) -> None:
-        pytest.fail("numbers grow beyond all use")
-
-    before = signal.signal(signal.SIGVTALRM, failed)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    signal.signal(signal.SIGVTALRM, before)
 
 
 def test_long_numbers_are_refused_before_they_are_computed() -> None:
