@@ -114,3 +114,10 @@ def test_long_sums_and_powers_of_powers_are_looked_at_quickly() -> None:
         tower = f"({tower})**2"
     for text in (long, f"{tower} + x2**2 - 2*x1*x2*cos(x3)"):
         assert squared_sides(parse(text, 3)) == {}
+
+
+@pytest.mark.usefixtures("in_time")
+def test_of_a_long_sum_the_last_terms_are_looked_at() -> None:
+    side = "x1**2 + x2**2 - 2*x1*x2*cos(x3)"
+    formula = parse("; ".join(["+".join(["sin(x1)*0.5"] * 30_000), side, f"1 + ({side})"]), 3, limit=10**6)
+    assert [*squared_sides(formula)] == [formula.outputs[1]]

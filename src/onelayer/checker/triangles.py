@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
 
 from onelayer.language.formula import Formula
 
 Product = tuple[Fraction, tuple[int, ...]]  # a number times nodes, in order
-MOST = 64  # factors of a term that are looked at
+TERMS = 3  # of such a sum
+MOST = 64  # factors of a term, and steps on the way to the terms of a sum, that are looked at
 
 
 @lru_cache(maxsize=16)
@@ -27,8 +26,7 @@ def squared_sides(formula: Formula) -> dict[int, tuple[int, int]]:
 
 def _legs(formula: Formula, at: int) -> tuple[int, int] | None:
     """a and b of a sum that is seen to be such a side."""
-    terms = islice(_products(formula, at, Fraction(1)), 4)  # a fourth term is one too many
-    products = sorted(terms, key=lambda product: len(product[1]))
+    products = sorted(_products(formula, at), key=lambda product: len(product[1]))
     if [len(nodes) for _, nodes in products] != [2, 2, 3]:
         return None
     (one, (a, again)), (other, (b, once_more)), (twice, crossed) = products
@@ -39,10 +37,18 @@ def _legs(formula: Formula, at: int) -> tuple[int, int] | None:
     return None
 
 
-def _products(formula: Formula, at: int, factor: Fraction) -> Iterator[Product]:
-    """The terms of a sum, each as a number times nodes that are no products; a stack, as sums are deeper than calls."""
-    pending = [(at, factor)]
-    while pending:
+def _products(formula: Formula, at: int) -> list[Product]:
+    """The terms of a sum, each as a number times nodes that are no products; none where there are more than three.
+
+    Whatever waits is a term at least, so of a long sum only the last few are looked at, however deep the others lie.
+    """
+    found: list[Product] = []
+    pending = [(at, Fraction(1))]
+    for _ in range(MOST):
+        if not pending:
+            return found
+        if len(found) + len(pending) > TERMS:
+            break
         at, factor = pending.pop()
         node = formula.nodes[at]
         if node.op == "neg":
@@ -51,7 +57,8 @@ def _products(formula: Formula, at: int, factor: Fraction) -> Iterator[Product]:
             first, second = node.args
             pending += [(second, factor if node.op == "add" else -factor), (first, factor)]
         else:
-            yield _factors(formula, at, factor)
+            found.append(_factors(formula, at, factor))
+    return []
 
 
 def _factors(formula: Formula, at: int, factor: Fraction) -> Product:
