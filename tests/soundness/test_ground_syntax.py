@@ -266,8 +266,10 @@ def complaints(name: str, tree: ast.AST, needed: set[str]) -> Iterator[str]:
 
 
 def test_every_function_of_torch_that_creates_a_tensor_is_listed() -> None:
-    """Those to which torch itself passes a default device."""
-    assert {function.__name__.removeprefix("fft_") for function in _device_constructors()} <= CREATING
+    """Those to which torch itself passes a default device; a library that was loaded may have put its own in place."""
+    own = [function for function in _device_constructors() if (function.__module__ or "torch").startswith("torch")]
+    assert {function.__name__.removeprefix("fft_") for function in own} <= CREATING
+    assert len(own) > 20
     assert {"Linear", "MultiheadAttention", "LayerNorm", "GRUCell", "TransformerEncoderLayer"} <= HOLDING
 
 
